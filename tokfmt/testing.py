@@ -776,8 +776,9 @@ class FormatContract:
         dataset = data.draw(self._strategy())
         for options, path in self._cases():
             self._write(path, dataset, options)
-            files = st.sampled_from(sorted(tree(path).items()))
-            for name, content in data.draw(st.lists(files, min_size=1, max_size=3, unique=True)):
+            files = sorted(tree(path).items())
+            some = st.lists(st.sampled_from(files), min_size=1, max_size=3, unique=True) if files else st.just([])
+            for name, content in data.draw(some):
                 target = path.with_name(name) if path.is_file() else path / name
                 places = st.integers(0, max(0, len(content) - 1))
                 for size in data.draw(st.lists(places, min_size=1, max_size=6, unique=True)):

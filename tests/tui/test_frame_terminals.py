@@ -1,6 +1,5 @@
 """Any terminal: from 40x12 to 200x60, of few colors or none, with scripts whose width is its own; left as it was."""
 
-import re
 from types import SimpleNamespace
 
 import pytest
@@ -66,7 +65,7 @@ def test_name_and_rows_are_in_the_first_line_beside_a_filter_and_a_comparison(co
         await press("5")
         assert "42 documents" in of_dataset(app)
         await press("1", "f", *"len>40", "enter")
-        assert str(app.query_one("#filtered").render()).endswith("F removes it")
+        assert "len>40" in str(app.query_one("#filtered").render())
         assert columns < 72 or "42 documents" in of_dataset(app)
         await press("F")
         titles = [str(label.render()) for label in app.query(".tab")]
@@ -76,10 +75,10 @@ def test_name_and_rows_are_in_the_first_line_beside_a_filter_and_a_comparison(co
 
 
 @FUZZ_ONLY
-def test_the_line_of_a_search_keeps_its_keys_in_any_width():
+def test_the_line_of_a_search_has_its_hits_and_its_progress_in_any_width():
     search = SimpleNamespace(
-        words="a long expression of words", marks=True, failure="", running=True, cancelled=False, rate=10_000_000.0,
-        scope=SimpleNamespace(singular="document"), job=SimpleNamespace(share=0.18, done=7_470_000, unit="tokens"),
+        words="a long expression of words", marks=True, failure="", running=True, cancelled=False,
+        scope=SimpleNamespace(singular="document"), job=SimpleNamespace(share=0.18),
         results=SimpleNamespace(hits=1158, sequences=1149, capped=False),
     )  # fmt: skip
 
@@ -90,10 +89,8 @@ def test_the_line_of_a_search_keeps_its_keys_in_any_width():
             bar.say(search)
             await press.pilot.pause()
             text = line(bar, 0)
-            assert re.search("n next +N previous +esc stops$", text.rstrip()), columns
             assert "1,158… hits" in text
-            assert "18%" in text
-            assert ("tokens, 10.0M/s" in text) == (columns == 160)
+            assert text.rstrip().endswith("18%")
 
     browse([PACK], steps)
 

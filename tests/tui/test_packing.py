@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from paths import FIXTURES, TOKENIZER
 
 import tokfmt
-from tokfmt.browser.data.packing import FillHistogram, Fills
+from tokfmt.browser.data.packing import FillLines, Fills
 
 SOURCE = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 
@@ -28,11 +28,11 @@ def bounds(query):
 @given(st.integers(1, 60).flatmap(lambda n: st.tuples(st.just(n), st.lists(st.integers(0, n), min_size=1))))
 def test_a_line_lists_the_samples_that_it_counts(drawn):
     length, filled = drawn
-    histogram = FillHistogram(Fills(np.array(filled), length), 10)
+    histogram = FillLines(Fills(np.array(filled), length), 10)
     assert sum(histogram.counts) == len(filled)
     for first in range(11):
         for last in range(first, 11):
-            low, high = bounds(histogram.query(first, last))
+            low, high = bounds(histogram.query([first, last]))
             listed = sum(low <= length - one <= high for one in filled)
             assert listed == sum(histogram.counts[first : last + 1])
 

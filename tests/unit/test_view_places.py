@@ -27,7 +27,7 @@ def opened(path, **given):
     return tokfmt.open(path, **given).reader
 
 
-def spread(count, most=200 if NIGHTLY else 80):
+def spread(count, most=200 if NIGHTLY else 24):
     return sorted({*range(min(count, 40)), *np.linspace(0, count - 1, min(count, most)).astype(int).tolist()})
 
 
@@ -169,7 +169,7 @@ def test_hdf5(name, view):
         break
     assert reader is not None
     total = reader.info.tokens
-    positions = spread(total, 60)
+    positions = spread(total)
     for position, token, place in there_and_back(reader, positions):
         found = value_at(place)
         assert found == token or (found == -100 and token == 50256)

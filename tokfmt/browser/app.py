@@ -13,6 +13,7 @@ from textual import getters
 from textual.app import ComposeResult, SystemCommand
 from textual.driver import Driver
 from textual.events import CursorPosition, Event, MouseDown, Resize
+from textual.geometry import Offset
 from textual.keys import KEY_NAME_REPLACEMENTS, Keys
 from textual.message import Message
 from textual.reactive import Reactive
@@ -30,8 +31,8 @@ from tokfmt.browser.data.saving import free_name, json_lines, refusal, saved
 from tokfmt.browser.data.session import (
     Choice,
     Loading,
-    Result,
     Session,
+    Stage,
     Vocabulary,
     Where,
     other_split,
@@ -42,12 +43,12 @@ from tokfmt.browser.data.session import (
 from tokfmt.browser.data.spots import History, Spot, last_place
 from tokfmt.browser.data.state import is_written
 from tokfmt.browser.data.types import SourceRequest
-from tokfmt.browser.keys import Press, offered, words_of
+from tokfmt.browser.keys import offered, words_of
 from tokfmt.browser.tabs import TABS
 from tokfmt.browser.tabs.base import Entry, Tab
 from tokfmt.browser.tabs.sequences import SequencesTab
 from tokfmt.browser.typeahead import TypeAhead
-from tokfmt.browser.widgets.frame import Card, KeyBar, TopBar, badge, summary, transfer
+from tokfmt.browser.widgets.frame import Card, KeyBar, TopBar, badge, loading_words, transfer
 from tokfmt.browser.widgets.loading import WithLoader
 from tokfmt.browser.widgets.reader import Reader
 from tokfmt.browser.widgets.sequence_list import SequenceList
@@ -65,7 +66,7 @@ _EVERY = 1.0  # seconds between two looks at what was fetched from stores, and a
 _OPEN = 3  # datasets that stay open, besides those that the user named
 _FRESH = 60.0  # seconds since the last change of a file that is taken to be still written
 
-DARK, LIGHT = "tokyo-night", "catppuccin-latte"
+DARK = "tokyo-night"
 
 
 class Quit(Message):
@@ -122,7 +123,7 @@ class Browser(TypeAhead):
         self._followed: set[int] = set()  # datasets that are opened again when they change
         self._unreadable: set[int] = set()  # those of them that could not be opened after their last change
         self._looks, self._probes = Work(self), Work(self)  # whether a followed dataset has changed; checks
-        self._pressed: Press | None = None  # the last one of the mouse
+        self._pressed: tuple[Screen[Any], Offset, float] | None = None  # the last press: its screen, place and time
         self._spots = {} if at is None else {0: at}  # places to show when the datasets have loaded them
         self.current, self._tokenizer, self.resumes = 0, tokenizer, False
         self.entry: Entry = TABS[0] if compared is None else next(tab for tab in TABS if tab.pair)
@@ -187,8 +188,9 @@ class Browser(TypeAhead):
     async def on_event(self, event: Event) -> None:
         """Handle an event, but not the second press of a double click whose first press led to another screen."""
         if isinstance(event, MouseDown) and not event.is_forwarded:
-            before, self._pressed = self._pressed, Press(self.screen, event.screen_offset, event.time)
-            if before is not None and before.led_away(self._pressed, self.CLICK_CHAIN_TIME_THRESHOLD):
+            before, self._pressed = self._pressed, (self.screen, event.screen_offset, event.time)
+            again = before is not None and event.time - before[2] <= self.CLICK_CHAIN_TIME_THRESHOLD
+            if again and before[0] is not self.screen and before[1] == event.screen_offset:  # type: ignore[index]
                 return
         await super().on_event(event)
 
@@ -369,7 +371,7 @@ class Browser(TypeAhead):
 
     def _load(self, number: int, vocabulary: Vocabulary | None = None) -> None:
         """Start to load the remaining stages of a dataset."""
-        loading = Loading(self.sessions[number], lambda result: self.call_later(self._loaded, result))
+        loading = Loading(self.sessions[number], lambda *result: self.call_later(self._loaded, *result))
         self.loadings[number] = loading
         loading.start(vocabulary)
 
@@ -539,7 +541,7 @@ class Browser(TypeAhead):
         for bar in self.query(TopBar):  # a browser that ends has removed it
             bar.say_health(badge(self.session.verdict))
         for card in self.query(Card):
-            card.say(self.session, summary(self.session, None, self.current, self._several)[0])
+            card.say(self.session, f" ({self.current + 1} of {self._several}, d)" if self._several > 1 else "")
 
     def say(self) -> None:
         """Update the first line."""
@@ -547,28 +549,27 @@ class Browser(TypeAhead):
         if not bars:  # the browser ends
             return
         bar = bars.first()
-        facts, loading = summary(session, self.loadings.get(self.current), self.current, self._several)
         names = [printable(shown_path(self.requests[number]).name) for number in self._openings]
-        loading = f"◌ opening {' and '.join(names)} · esc stops" if names else loading
+        loading = f"◌ opening {' and '.join(names)} · esc stops" if names else ""
+        loading = loading or loading_words(session, self.loadings.get(self.current))
         followed = "↻ R stops" if self.current in self._followed else ""
-        self.query_one(Card).say(session, facts)
         bar.say(" · ".join(filter(None, (loading, transfer(session), followed))))
         bar.say_splits(session.splits, session.split)
         self.show_health()
         self.refresh_bindings()
 
-    def _loaded(self, result: Result) -> None:
+    def _loaded(self, session: Session, stage: Stage, outcome: object) -> None:
         """Take a result of a worker for a session."""
-        loading = next((one for one in self.loadings.values() if one.session is result.session), None)
+        loading = next((one for one in self.loadings.values() if one.session is session), None)
         if loading is None:  # another split is shown by now
             return
-        if result.outcome is not None:
-            loading.take(result)
-            choice = result.session.choice
-            if isinstance(result.outcome, Vocabulary) and choice is not None and choice.source == "last time":
+        if outcome is not None:
+            loading.take(stage, outcome)
+            choice = session.choice
+            if isinstance(outcome, Vocabulary) and choice is not None and choice.source == "last time":
                 self.notify(f"Tokenizer {choice.name}, as last time; --tokenizer sets another", markup=False)
-            if isinstance(result.outcome, Exception):
-                why = result.session.failure or str(result.outcome)
+            if isinstance(outcome, Exception):
+                why = session.failure or str(outcome)
                 self.notify(why, severity="warning", timeout=10, markup=False)
             self.refresh_tabs()
         self.say()
@@ -689,18 +690,19 @@ class Browser(TypeAhead):
     async def action_tokenizers(self) -> None:
         """Ask for a tokenizer, and show the dataset with it, or a row with both."""
         from tokfmt.browser.data.tokenizers import known_tokenizers
-        from tokfmt.browser.tokenizers import TokenizerList, TokenizerPair, Wanted
+        from tokfmt.browser.tokenizers import TokenizerList, TokenizerPair
 
         session = self.session
         used = session.choice.name if session.choice is not None and session.vocabulary is not None else ""
 
-        def answered(wanted: Wanted | None) -> None:
+        def answered(wanted: tuple[str, bool] | None) -> None:
             if wanted is None:
                 return
-            if wanted.beside:
-                self.push_screen(TokenizerPair(session, wanted.name, self.sequences.where))
+            name, beside = wanted
+            if beside:
+                self.push_screen(TokenizerPair(session, name, self.sequences.where))
             else:
-                self.use_tokenizer(wanted.name)
+                self.use_tokenizer(name)
 
         await self.push_screen(TokenizerList(known_tokenizers(session), used), answered)
 
@@ -750,7 +752,7 @@ class Browser(TypeAhead):
         return super().check_action(action, parameters)
 
     def offers(self, action: str, parameters: tuple[object, ...]) -> bool:
-        """Return whether an action would do something now (`keys.Offering`)."""
+        """Return whether an action would do something now (`keys.is_offered`)."""
         if action == "travel":
             back = parameters == (-1,)
             return self._history.has(-1 if back else 1) or (back and self.catalog is not None)

@@ -112,7 +112,7 @@ class CatalogList(VirtualTable):
         self.point_at(0)
         self.moved()
 
-    def choose_order(self, name: str) -> None:
+    def sort(self, name: str) -> None:
         """Order the list by a column, or in the other direction if it is in that order."""
         before, falls = self.catalog.by
         self.order(name, not falls if name == before else name not in _RISING)
@@ -153,13 +153,6 @@ class CatalogList(VirtualTable):
     def action_choose(self) -> None:
         if self.listed is not None:
             self.post_message(self.Chosen(self.listed))
-
-    def clicked(self, column: int, times: int) -> None:  # noqa: ARG002 - anywhere on the line
-        if times > 1:
-            self.action_choose()
-
-    def sort(self, name: str) -> None:
-        self.choose_order(name)
 
     # drawing
 
@@ -326,7 +319,7 @@ class Datasets(Dialog[None]):
 
         def chosen(name: str | None) -> None:
             if name is not None:
-                self.query_one(CatalogList).choose_order(name)
+                self.query_one(CatalogList).sort(name)
 
         name, falling = self._catalog.by
         self.app.push_screen(ColumnList([*COLUMNS], set(), COLUMNS, (name, SIGNS[falling])), chosen)

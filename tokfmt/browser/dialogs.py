@@ -109,6 +109,7 @@ class Line(Input):
 
 
 _PAUSE = 0.2  # seconds after the last key
+_ENDS = {"g": 0, "G": -1}
 
 
 class Question(Dialog[str]):
@@ -121,7 +122,7 @@ class Question(Dialog[str]):
         check: Returns the meaning of a line, which is shown while the user types. It raises a TokfmtError for a line
             that is not accepted.
         recent: Lines that were typed before, the oldest first.
-        at_once: Lines that need no Enter.
+        ends: Called with 0 for `g`, which needs no Enter, and with -1 for `G`: `gg` goes to the first line of a pane.
         meanwhile: Called with an accepted line when the user has stopped typing for a moment; by `ask` with None if the
             question is left.
     """
@@ -136,11 +137,11 @@ class Question(Dialog[str]):
         value: str = "",
         check: Callable[[str], str] | None = None,
         recent: Sequence[str] = (),
-        at_once: Collection[str] = (),
+        ends: Callable[[int], object] | None = None,
         meanwhile: Callable[[str | None], object] | None = None,
     ) -> None:
         super().__init__()
-        self._text, self._then, self._value, self._check, self._at_once = text, then, value, check, at_once
+        self._text, self._then, self._value, self._check, self._ends = text, then, value, check, ends
         self._meanwhile = meanwhile
         earlier = [line for line in recent if line != value]
         self._lines, self._line = [*earlier, value], len(earlier)
@@ -150,7 +151,9 @@ class Question(Dialog[str]):
 
         def answered(answer: str | None) -> None:
             try:
-                if answer:
+                if answer in _ENDS and self._ends is not None:
+                    self._ends(_ENDS[answer])
+                elif answer:
                     self._then(answer)
                 elif self._meanwhile is not None:
                     self._meanwhile(None)
@@ -185,7 +188,7 @@ class Question(Dialog[str]):
         line.cursor_position = len(line.value)
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        if event.value in self._at_once and self.is_current:
+        if event.value in _ENDS and self._ends is not None and self.is_current:
             self.dismiss(event.value)
             return
         holds = self._holds(event.value)

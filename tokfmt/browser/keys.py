@@ -10,14 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import Any, NamedTuple, Protocol
 
 from textual.actions import parse
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.dom import DOMNode
-from textual.geometry import Offset
-from textual.screen import Screen
 from textual.style import Style
 
 # the tasks, in the order of the help
@@ -299,13 +296,6 @@ def rank(action: str, *, selects: bool) -> int:
     return len(_RANKS) if named is None else named
 
 
-class Offering(Protocol):
-    """A widget with keys that are of use only at times."""
-
-    def offers(self, action: str, parameters: tuple[object, ...]) -> bool:
-        """Return whether an action would do something now. Other keys still work, and show why they do nothing."""
-
-
 def bindings_of(node: DOMNode) -> tuple[Binding, ...]:
     """Return the bindings of a widget that tokfmt defines, one key each; a class may have several for a key."""
     return _bindings(type(node))
@@ -328,7 +318,10 @@ def words_of(binding: Binding) -> str:
 
 
 def is_offered(node: DOMNode, binding: Binding) -> bool:
-    """Return whether the key of a widget does something now."""
+    """Return whether the key of a widget does something now; its `offers` states that of some keys.
+
+    Other keys still work, and show why they do nothing.
+    """
     _, action, parameters = parse(binding.action)
     if not node.check_action(action, parameters):
         return False
@@ -364,15 +357,3 @@ def pressing(words: str) -> Content:
 def pressed(key: str) -> Style:
     """Return the style of words that press a key when they are clicked."""
     return Style.from_meta({"@click": f"app.simulate_key({key!r})"})
-
-
-class Press(NamedTuple):
-    """A press of a button of the mouse: the screen below it, its place, and its time in seconds."""
-
-    screen: Screen[Any]
-    place: Offset
-    time: float
-
-    def led_away(self, later: Press, within: float) -> bool:
-        """Return whether a later press is the second of a double click that began on another screen."""
-        return later.screen is not self.screen and later.place == self.place and later.time - self.time <= within

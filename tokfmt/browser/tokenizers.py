@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -23,20 +23,9 @@ from tokfmt.errors import OptionError
 from tokfmt.wording import counted, printable, short
 
 
-class Wanted(NamedTuple):
-    """The answer of the dialog.
-
-    Attributes:
-        name: Name, directory or file of a tokenizer; `NONE` for none.
-        beside: Show it beside the one in use, instead of using it.
-    """
-
-    name: str
-    beside: bool = False
-
-
-class TokenizerList(Dialog[Wanted]):
-    """Ask for a tokenizer; the result is the answer, or None after Escape.
+class TokenizerList(Dialog[tuple[str, bool]]):
+    """Ask for a tokenizer; the result is None after Escape, or its name, directory or file, `NONE` for none, and
+    whether it is shown beside the one in use.
 
     Args:
         known: The tokenizers to choose from.
@@ -90,7 +79,7 @@ class TokenizerList(Dialog[Wanted]):
 
     def _answer(self, name: str, *, beside: bool) -> None:
         if name and self.is_current and not (beside and name == NONE):
-            self.dismiss(Wanted(name, beside))
+            self.dismiss((name, beside))
 
 
 # two tokenizers over one row

@@ -322,37 +322,30 @@ def requested(paths: Iterable[Any], given: Mapping[str, Any], **other: Any) -> S
 
 def stores(function: F) -> F:
     """Add the options of stores to a command that reads."""
+    of_stores = partial(source, expose_value=False, callback=_use_for_stores)
     for option in (
-        source(
+        of_stores(
             "--cache-size",
             type=Count(0),
             metavar="BYTES",
-            expose_value=False,
-            callback=_use_for_stores,
             help="Largest size of the cache of objects in stores, such as 10Gi; 0 turns it off (default: 4Gi).",
         ),
-        source(
+        of_stores(
             "--cache-dir",
             type=PLACE,
             metavar="DIR",
-            expose_value=False,
-            callback=_use_for_stores,
             help="Directory of the cache of objects in stores (default: ~/.cache/tokfmt).",
         ),
-        source(
+        of_stores(
             "--store-opt",
             multiple=True,
             metavar="NAME=VALUE",
-            expose_value=False,
-            callback=_use_for_stores,
             help="Option of stores: endpoint, region, profile, anonymous, requester_pays or allow_http; repeatable.",
         ),
-        source(
+        of_stores(
             "--allow-source",
             multiple=True,
             metavar="PREFIX",
-            expose_value=False,
-            callback=_use_for_stores,
             help="Address or directory that a recipe in a store may name, outside of that store; repeatable.",
         ),
     ):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
@@ -287,6 +287,19 @@ class Decoder(Protocol):
         """
 
 
+class SampleRows(NamedTuple):
+    """Rows of a recipe of samples, stored as they are. Their source has labels, and regions of it are whole rows.
+
+    Attributes:
+        seq_len: Tokens per row. If the format has an option of this name, the option has this value.
+        shifted: True: labels are the next tokens. False: labels are the row itself, as models of Hugging Face take
+            them.
+    """
+
+    seq_len: int
+    shifted: bool
+
+
 class Target(NamedTuple):
     """Facts and wishes that a command passes to `Format.writer`.
 
@@ -302,6 +315,7 @@ class Target(NamedTuple):
         eos_for: The sequences that have it: all that the format gives one, or of these those that were read with one.
         bos_id: The lead that the source of the writer has in front of sequences; None: no sequence has one.
         bos_for: The sequences that have it: those that were read with one, or all.
+        rows: The rows that the source of the writer has, if the format `stores_rows`; None: sequences.
     """
 
     eos_id: int | None = None
@@ -314,6 +328,7 @@ class Target(NamedTuple):
     eos_for: Literal["all", "as-read"] = "all"
     bos_id: int | None = None
     bos_for: Literal["as-read", "all"] = "as-read"
+    rows: SampleRows | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -507,7 +522,7 @@ class Format(ABC):
         entries: Patterns of the names of files without which no reader opens the dataset, in the order in which they
             appear in a store, after all other files.
         takes_lines: It stores JSON lines. Lines of a source are copied with all their fields.
-        stores_rows: It can store the rows of a recipe of samples; see `row_writer`.
+        stores_rows: It can store the rows of a recipe of samples; see `SampleRows`.
         packages: Packages that a reader needs in addition to numpy, by their pip names.
         stores: What it stores, for `tokfmt formats`.
         cannot_store: What it cannot store, for `tokfmt formats`; "" if the format is read-only.
@@ -631,30 +646,14 @@ class Format(ABC):
             target: Facts and wishes of the command.
 
         Raises:
-            OptionError: If the format is read-only.
+            OptionError: If the format is read-only; or stores labels shifted by one, and those of rows are not.
         """
         self.destination(path, options)  # Raises OptionError if the format is read-only.
         raise TypeError(f"the format {self.name} defines no writer, and does not state that it is read_only")
 
     def row_traits(self, options: Any, seq_len: int) -> WriterTraits:
-        """Return the same as `writer_traits`, for the writer that `row_writer` returns."""
-        raise TypeError(f"the format {self.name} stores_rows, and defines no row_traits")
-
-    def row_writer(self, path: Path, options: Any, target: Target, seq_len: int, shifted: bool) -> TokenWriter:
-        """Return a writer of rows, from a reader with labels. Regions are whole rows.
-
-        Args:
-            path: The destination, which does not exist yet.
-            options: The parsed write options.
-            target: As for `writer`.
-            seq_len: Tokens per row. If the format has an option of this name, the option has this value.
-            shifted: True: labels are the next tokens. False: labels are the row itself, as models of Hugging Face take
-                them.
-
-        Raises:
-            OptionError: If the format stores labels that are shifted by one, and these are not.
-        """
-        raise TypeError(f"the format {self.name} stores_rows, and defines no row_writer")
+        """Return the same as `writer_traits`, for the writer of rows of `seq_len` tokens; see `SampleRows`."""
+        return replace(self.writer_traits(options), sample_length=seq_len)
 
     # Checks, repairs and the parts of files
 

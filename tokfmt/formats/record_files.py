@@ -18,7 +18,6 @@ import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, ClassVar
@@ -383,18 +382,3 @@ class RecordFilesFormat(Format):
     def writer_traits(self, options: Any) -> WriterTraits:
         """See `Format.writer_traits`. Sequences stay whole, and nothing stores a separator."""
         return super().writer_traits(options) if self.read_only else WriterTraits(file_suffixes=self.Writer.suffixes)
-
-    def row_writer(
-        self,
-        path: Path,
-        options: Any,
-        target: Target,
-        seq_len: int,  # noqa: ARG002 - each record states its length
-        shifted: bool,  # noqa: ARG002 - labels are not stored, as they follow from the rows
-    ) -> TokenWriter:
-        """See `Format.row_writer`."""
-        return self.writer(path, options, target)
-
-    def row_traits(self, options: Any, seq_len: int) -> WriterTraits:
-        """See `Format.row_traits`."""
-        return replace(self.writer_traits(options), sample_length=seq_len)

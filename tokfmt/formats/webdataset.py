@@ -29,7 +29,6 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numpy as np
@@ -37,7 +36,7 @@ from numpy.typing import NDArray
 
 from tokfmt.base.options import option
 from tokfmt.core.findings import Audit, Code, Finding
-from tokfmt.core.format import Confidence, Hints, Probe, Target, TokenWriter
+from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.reader import TokenReader
 from tokfmt.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.files.file import Stream, names_in, natural_key, open_file
@@ -356,14 +355,9 @@ class Writer(RecordFilesWriter):
 
     def notes(self, source: TokenReader) -> Iterator[str]:  # noqa: ARG002 - of any source
         """See `TokenWriter.notes`. OpenLM takes only rows that are longer than its sequences."""
-        yield "each sequence is a sample: OpenLM leaves out those of at most its seq_len tokens; a recipe makes rows"
-
-
-class RowWriter(Writer):
-    """A writer of the samples of a recipe, each of the same length."""
-
-    def notes(self, source: TokenReader) -> Iterator[str]:  # noqa: ARG002
-        yield from ()
+        if self.target.rows is None:
+            left_out = "OpenLM leaves out those of at most its seq_len tokens"
+            yield f"each sequence is a sample: {left_out}; a recipe makes rows"
 
 
 def _header(name: str, size: int) -> bytes:
@@ -434,17 +428,6 @@ class WebDataset(RecordFilesFormat):
         return sorted(
             (path / name for name in names_in(path) if name == MANIFEST or _SHARD.fullmatch(name)), key=_order
         )
-
-    def row_writer(
-        self,
-        path: Path,
-        options: WriteOptions,
-        target: Target,
-        seq_len: int,  # noqa: ARG002 - each sample states its length
-        shifted: bool,  # noqa: ARG002 - labels are not stored, as they follow from the rows
-    ) -> TokenWriter:
-        """See `Format.row_writer`."""
-        return RowWriter(path, options, target)
 
     def codes(self) -> Mapping[str, Code]:
         return {

@@ -135,13 +135,15 @@ class Laid(Axis):
             return False
         return spans.seamless
 
-    def offsets(self, first: int, last: int) -> Offsets:
-        """Return the position of each sequence `first <= i < last`, and the end of the last, int64."""
-        check_interval(first, last, self.count, "sequences")
-        return self._offsets(first, last)
+    def offsets(self, first: int, last: int, stop: int | None = None) -> Offsets:
+        """Return the position of each sequence `first <= i < last`, and the end of the last, int64.
 
-    def _offsets(self, first: int, last: int, stop: int | None = None) -> Offsets:
-        """Return what `offsets` does; with `stop`, only of the sequences that begin in front of that position."""
+        Args:
+            first: First sequence.
+            last: Sequence after the last.
+            stop: Leave out the sequences that begin at this position or after it.
+        """
+        check_interval(first, last, self.count, "sequences")
         offsets: Offsets
         if self._even:
             offsets = self.dataset.spans.cuts(first, last) - self._from + self._added * np.arange(first, last + 1)
@@ -165,10 +167,10 @@ class Laid(Axis):
         """
         first = self.sequence_at(start) if start else 0
         if stop > self.length:
-            return first, self._offsets(first, self.count)
-        offsets = self._offsets(first, min(self.count, first + min(STEP, stop - start)), stop)
+            return first, self.offsets(first, self.count)
+        offsets = self.offsets(first, min(self.count, first + min(STEP, stop - start)), stop)
         if offsets[-1] < stop:
-            offsets = self._offsets(first, self.sequence_at(stop - 1) + 1, stop)
+            offsets = self.offsets(first, self.sequence_at(stop - 1) + 1, stop)
         return first, offsets
 
     def _start(self, number: int) -> int:
@@ -297,7 +299,12 @@ class Laid(Axis):
         last = first + len(offsets) - 2
         axis, separator, pieces = dataset.axis, dataset.gap.id, list[Tokens]()
         if alone:  # None of their tokens is the separator.
-            begin, end = self._slot(first, start), self._slot(last, stop - 1) + 1
+            if self._even:  # One separator is in front of each other sequence, and of the first one if it is before.
+                shift = self._from + (dataset.spans.usual == BEFORE)
+                begin, end = start + shift + first, stop + shift + last
+            else:
+                starts = dataset.contents(first, last + 1)[0]
+                begin, end = int(starts[0]) + start - int(offsets[0]), int(starts[-1]) + stop - int(offsets[-2])
             for a, b in windows(begin, end):
                 window = axis.tokens(a, b)
                 pieces.append(window[window != separator])
@@ -321,12 +328,6 @@ class Laid(Axis):
         if len(tokens) != stop - start:
             raise changed()
         return tokens
-
-    def _slot(self, number: int, position: int) -> int:
-        """Return the slot of a token of a stream, of which contents alone are stored, given its sequence."""
-        if self._even:  # One separator is in front of each other sequence, and of the first one if it is before.
-            return position + self._from + number + (self.dataset.spans.usual == BEFORE)
-        return int(self.dataset.contents(number, number + 1)[0][0]) + position - self._start(number)
 
     def _with_added(self, start: int, stop: int) -> Tokens:
         """Return contents with the separators that the destination adds. Each slot of the source is read once."""
@@ -352,8 +353,8 @@ class Laid(Axis):
         if self.same_from is not None:
             return position + self.same_from
         number = self.sequence_at(position)
-        if self._even and self._seamless:
-            return self._slot(number, position)
+        if self._even and self._seamless:  # As in `_contents`.
+            return position + self._from + number + (self.dataset.spans.usual == BEFORE)
         place, inside = self._places(number), position - self._start(number)
         if 0 <= inside - place.lead_in < place.stop - place.start:
             return place.start + inside - place.lead_in

@@ -95,12 +95,7 @@ class HubStore(ObjectStore):
         self._resolving = defaultdict[str, threading.Lock](threading.Lock)
 
     def status(self, key: str) -> Status:
-        """Return the status of a key, from the list of the directory that holds it.
-
-        Raises:
-            FileNotFoundError: If it does not exist.
-            FormatError: If the Hub cannot be asked.
-        """
+        """Return the status of a key, from the list of the directory that holds it."""
         url = self._url(key)
         if "/" not in key:  # All repositories, or those of an organization.
             return Status(Kind.DIRECTORY, Identity(0, ""))
@@ -114,12 +109,7 @@ class HubStore(ObjectStore):
         return entries[name]
 
     def entries(self, key: str) -> Iterator[Entry]:
-        """Yield what is directly below a directory of a repository.
-
-        Raises:
-            FileNotFoundError: If it does not exist.
-            FormatError: If the Hub cannot be asked.
-        """
+        """Yield what is directly below a directory of a repository."""
         url = self._url(key)
         for name, status in self._tree(url, named(url)).items():
             yield Entry(name, status.kind, status.identity if status.kind is Kind.FILE else None)

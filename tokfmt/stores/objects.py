@@ -64,6 +64,8 @@ class Connect(Protocol):
 class ObjectStore(Store):
     """One bucket; see `files.store.Store`. Thread-safe. `web` and `hub` derive the stores that are only read.
 
+    Its methods raise what those of `Store` raise, and FormatError if the store cannot be asked.
+
     Attributes:
         root: The address of the store.
         can: The conditions of writes; None for a web server, which is only read.
@@ -92,10 +94,6 @@ class ObjectStore(Store):
         """Ask the server for the status of a key: of an object, or of a prefix that has objects below it.
 
         The first block of an object comes with its status, because a look at an object reads it next.
-
-        Raises:
-            FileNotFoundError: If there is neither.
-            FormatError: If the store cannot be asked.
         """
         key = self._key(key)
         if key or not self._lists:
@@ -109,12 +107,7 @@ class ObjectStore(Store):
         return Status(Kind.DIRECTORY, Identity(0, ""))
 
     def entries(self, key: str) -> Iterator[Entry]:
-        """Yield what is directly below a key. An empty object whose key ends in a slash is left out.
-
-        Raises:
-            FileNotFoundError: If nothing is below it.
-            FormatError: If the store cannot be asked.
-        """
+        """Yield what is directly below a key. An empty object whose key ends in a slash is left out."""
         import obstore
 
         url = self._url(key)
@@ -138,9 +131,6 @@ class ObjectStore(Store):
         """List what begins with the stem of a key, by one request, however many objects lie in its directory.
 
         Keys are listed in their order, those below directories too, from the first that may have the stem.
-
-        Raises:
-            FormatError: If the store cannot be asked, or lists no keys.
         """
         import obstore
 
@@ -173,18 +163,7 @@ class ObjectStore(Store):
         return Entry(_name(meta["path"]), Kind.FILE, _identity(meta, '"' if self.root.scheme == "az" else ""))
 
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]], identity: Identity) -> Iterator[Buffer]:
-        """Yield the bytes of several ranges of an object, in order, as they arrive; see `ranges.read`.
-
-        Args:
-            key: The object.
-            ranges: The first byte of each range, and the byte after its last. None is beyond the end.
-            identity: The identity of the object at the first contact.
-
-        Raises:
-            FileNotFoundError: If there is no such object.
-            SourceChangedError: If it has another identity now.
-            FormatError: If it cannot be read.
-        """
+        """Yield the bytes of several ranges of an object, in order, as they arrive; see `ranges.read`."""
         return read(self._version(self._key(key), identity), ranges)
 
     def put(
@@ -200,11 +179,6 @@ class ObjectStore(Store):
 
         An answer may be lost after the server wrote the object, and the repeated request then finds it there. So an
         object with the same content counts as written.
-
-        Raises:
-            FileExistsError: If the condition does not hold.
-            UnsupportedError: If the server does not know the condition.
-            OutageError: If the object cannot be written.
         """
 
         def call(stop: threading.Event) -> Identity:
@@ -281,11 +255,7 @@ class ObjectStore(Store):
             raise error from None
 
     def upload(self, files: Iterable[tuple[str, Path]], done: Callable[[str, Identity], None]) -> None:
-        """Write files side by side; see `files.store.Store.upload`.
-
-        Raises:
-            OutageError: If an object cannot be written.
-        """
+        """Write files side by side; see `files.store.Store.upload`."""
 
         def one(key: str, path: Path, stop: threading.Event) -> tuple[str, Identity]:
             try:
@@ -300,19 +270,11 @@ class ObjectStore(Store):
         side_by_side(self.root, calls, MOST_HELD, lambda outcome: done(*outcome))
 
     def identity(self, key: str) -> Identity | None:
-        """Return the identity of an object by a request without a body; None if no object is there.
-
-        Raises:
-            FormatError: If the store cannot be asked.
-        """
+        """Return the identity of an object by a request without a body; see `files.store.Store.identity`."""
         return request(self._url(key), lambda: self._head(key))
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Delete objects. One that does not exist any more counts as deleted.
-
-        Raises:
-            OutageError: If one cannot be deleted.
-        """
+        """Delete objects. One that does not exist any more counts as deleted."""
         import obstore
 
         left = list(keys)
@@ -398,19 +360,7 @@ class ObjectStore(Store):
                 return False
 
     def prefetch(self, key: str, ranges: Sequence[tuple[int, int]], identity: Identity, *, keep: bool) -> None:
-        """Request ranges that `read_ranges` will read; see `ranges.prefetch`.
-
-        Args:
-            key: The object.
-            ranges: As for `read_ranges`.
-            identity: As for `read_ranges`.
-            keep: Wait for them, and keep them on disk, whatever their size.
-
-        Raises:
-            FileNotFoundError: As `read_ranges`.
-            SourceChangedError: As `read_ranges`.
-            FormatError: As `read_ranges`.
-        """
+        """Request ranges that `read_ranges` will read; with `keep`, wait for them and keep them on disk."""
         prefetch(self._version(self._key(key), identity), ranges, keep=keep)
 
     def _version(self, key: str, identity: Identity) -> Version:
@@ -425,12 +375,7 @@ class ObjectStore(Store):
         return request(self._url(key), lambda: self._look_here(key))
 
     def identities(self, keys: Sequence[str]) -> Iterator[Identity]:
-        """Ask for the identities of objects side by side, and yield them in order.
-
-        Raises:
-            FileNotFoundError: As `status`, when the object is reached.
-            FormatError: As `status`.
-        """
+        """Ask for the identities of objects side by side, and yield them in order."""
         yield from in_order(self.root, (partial(self._look_here, self._key(key)) for key in keys))
 
     def _look_here(self, key: str) -> Identity:

@@ -9,12 +9,9 @@ from tokfmt.browser.data.facts import byte_offset_of_unit
 from tokfmt.browser.data.rows import RowSource
 from tokfmt.browser.data.session import Session, Where, row_at
 from tokfmt.core.records import RecordReader
-from tokfmt.errors import OptionError, TokfmtError
+from tokfmt.errors import OptionError
 from tokfmt.files.fields import Pointer
 from tokfmt.wording import counted
-
-FIRST, LAST = "g", "G"
-"""Answers to the question of `g` that need no Enter: `gg` goes to the first line of the pane, `gG` to its last."""
 
 
 def number_words(what: str, count: int) -> str:
@@ -68,8 +65,8 @@ def row_of(answer: str, count: int, noun: str) -> int:
     return parse_number(str(parse_count(step) * parse_count(batch)) if sign else answer, count, noun)
 
 
-def byte_finder(session: Session, port: RowSource, where: Where, answer: str) -> Callable[[], Where | str]:
-    """Return a function that finds the token at a byte, or returns why there is none. It reads.
+def byte_finder(session: Session, port: RowSource, where: Where, answer: str) -> Callable[[], Where]:
+    """Return a function that finds the token at a byte, or raises an OptionError. It reads.
 
     Args:
         session: The dataset.
@@ -84,14 +81,14 @@ def byte_finder(session: Session, port: RowSource, where: Where, answer: str) ->
     offset = parse_count(number)
     holds = "record" if isinstance(session.view.reader, RecordReader) else "token"
 
-    def find() -> Where | str:
+    def find() -> Where:
         place = byte_offset_of_unit(port, *where)
         if place is None:
-            return "this format does not map bytes to tokens"
+            raise OptionError("this format does not map bytes to tokens")
         path = place.path.parent / name if name else place.path
-        try:
-            return row_at(session, Pointer(path, offset)) or f"byte {offset:,} of {path.name} holds no {holds}"
-        except TokfmtError as error:
-            return str(error)
+        found = row_at(session, Pointer(path, offset))
+        if found is None:
+            raise OptionError(f"byte {offset:,} of {path.name} holds no {holds}")
+        return found
 
     return find

@@ -18,9 +18,6 @@ from tokfmt.source.discover import Skipped, datasets_below
 from tokfmt.source.manifest import describes, extent, read_manifest
 from tokfmt.source.request import SourceRequest
 
-LOST = "error"
-"""The severity of a dataset that cannot be opened or checked."""
-
 
 @dataclass(slots=True)
 class Listed:
@@ -33,7 +30,6 @@ class Listed:
         failure: The error that prevents reading, or reading more than tokens; "" without one.
         looked: The facts are read.
         sequences, tokens: Their numbers; None if they are unknown.
-        unit: The noun for the sequences: "documents", "samples" or "records".
         size: The size of its files in bytes; None if it is unknown.
         severities: The number of findings of a check without the data, by severity; None before the check.
     """
@@ -45,7 +41,6 @@ class Listed:
     looked: bool = False
     sequences: int | None = None
     tokens: int | None = None
-    unit: str = ""
     size: int | None = None
     severities: dict[str, int] | None = None
 
@@ -137,7 +132,7 @@ class Catalog:
             name = place.relative(self.directory)
             text = str(name) if name is not None and name.parts else _loose(found, place)
             if isinstance(found, TokfmtError):
-                yield Listed(place, text, None, str(found), looked=True, severities={LOST: 1})
+                yield Listed(place, text, None, str(found), looked=True, severities={"error": 1})
             else:
                 yield Listed(place, text, found)
 
@@ -200,7 +195,7 @@ class Catalog:
         counts = manifest.counts(samples=manifest.rows)
         sequences, tokens = counts.get("sequences"), counts.get("tokens")
         if isinstance(sequences, int) and isinstance(tokens, int) and describes(manifest, one.format, place):
-            one.sequences, one.tokens, one.unit = sequences, tokens, "samples" if manifest.rows else "documents"
+            one.sequences, one.tokens = sequences, tokens
             return
         first = opened(replace(self.request, paths=(place,), recursive=False, format=one.format.name))
         try:
@@ -217,7 +212,7 @@ class Catalog:
             request = replace(self.request_of(one), format=None if one.format is None else one.format.name)
             one.severities = next(check(CheckRequest(request))).severities
         except TokfmtError as error:
-            one.severities, one.failure = {LOST: 1}, one.failure or str(error)
+            one.severities, one.failure = {"error": 1}, one.failure or str(error)
 
 
 def record_of(one: Listed) -> dict[str, object]:
@@ -237,8 +232,8 @@ def _count(one: Listed, opening: Opening) -> None:
     view = opening.views[0]
     if view.axis is None:
         if view.port.whole:
-            one.sequences, one.unit = view.port.count, view.name
+            one.sequences = view.port.count
         return
     if view.name != UNKNOWN:
-        one.sequences, one.unit = view.port.count, view.name
+        one.sequences = view.port.count
     one.tokens = view.tokens

@@ -12,23 +12,12 @@ Cells = list[tuple[str, str]]
 
 
 class Lines(ABC):
-    """The model of a table. Its defaults are those of lines that need no reading, and lead to no rows.
-
-    Attributes:
-        name: Its name; "" without one.
-    """
-
-    name: str
-
-    @property
-    def title(self) -> str:
-        """Return the title of the table."""
-        return self.name
+    """The model of a table. Its defaults are those of lines that need no title and no reading, and lead to no rows."""
 
     @property
     def titles(self) -> Sequence[str]:
-        """Return the title, and shorter ones for a table without room for it."""
-        return (self.title,)
+        """Return the title of the table, and shorter ones for a table without room for it."""
+        return ("",)
 
     @property
     @abstractmethod

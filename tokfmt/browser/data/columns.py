@@ -35,9 +35,6 @@ Value = str | int | float | None
 Values = Sequence[Value]
 Rows = NDArray[np.int64]
 
-LENGTH, POSITION = "length", "position"
-"""Columns of every dataset with a token axis; records have a length."""
-
 MOST = 1 << 20
 """Limit of the rows that an order lists."""
 
@@ -174,13 +171,15 @@ def _shares(
     return found
 
 
-def padding_share(session: Session) -> float | None:
-    """Return the share of all stored positions that are padding; None if nothing says it, or it takes long. Reads.
+def padding_share(session: Session) -> float:
+    """Return the share of all stored positions that are padding; 0 if nothing says it, or it takes long. Reads."""
+    try:
+        return _padding_share(session.view.reader) or 0.0
+    except TokfmtError:
+        return 0.0  # the row that cannot be read shows the error
 
-    Raises:
-        TokfmtError: A row cannot be read.
-    """
-    reader = session.view.reader
+
+def _padding_share(reader: TokenReader | RecordReader) -> float | None:
     if isinstance(reader, RecordReader) or not reader.info.tokens:
         return None
     if padding_of(reader, 0, 0) is None:
@@ -392,7 +391,7 @@ def order_of(session: Session, column: RowColumn | None, rows: Rows | None, job:
         job.advance(last - first)
         first = last
     total = port.count if rows is None else len(rows)
-    return Order(LENGTH if column is None else column.name, falling, best.rows(), total)
+    return Order("length" if column is None else column.name, falling, best.rows(), total)
 
 
 def _taken(values: Values | Rows, places: Rows) -> Values | Rows:

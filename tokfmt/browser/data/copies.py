@@ -22,7 +22,6 @@ from tokfmt.wording import counted
 MOST = 1 << 20
 """Limit of tokens in a copy, because a terminal takes a copy in one escape sequence."""
 
-
 MOST_ROWS = 1 << 22
 """Limit of rows in an export from the browser."""
 

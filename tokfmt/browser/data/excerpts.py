@@ -67,10 +67,6 @@ class Excerpts:
         self.search = search
         self._held = Recent[int, tuple[Excerpt | None, bool]](_KEPT)  # and whether all hits were known
 
-    def has(self, row: int) -> bool:
-        """Return whether the search found a row."""
-        return self.search.results.has(row)
-
     def peek(self, row: int) -> Excerpt | None:
         """Return the excerpt of a row; None if it has none, or none yet."""
         held = self._held.get(row)
@@ -83,7 +79,7 @@ class Excerpts:
         running, found = self.search.running, list[int]()
         for row in rows:
             held = self._held.get(row)
-            if (held is None or not (held[1] or running)) and self.has(row):
+            if (held is None or not (held[1] or running)) and self.search.results.has(row):
                 found.append(row)
         return found
 

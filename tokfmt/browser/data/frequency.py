@@ -12,6 +12,7 @@ from tokfmt.browser.data.rows import RecordSource, RowSource
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import TokfmtError
+from tokfmt.wording import counted
 
 MOST = 1 << 21
 """Limit of the tokens of a dataset whose IDs are counted without a key."""
@@ -34,6 +35,10 @@ class Frequency(NamedTuple):
     rank: int
     tokens: int
     rows: int
+
+    def words(self, singular: str) -> str:
+        """Return the frequency in words; `singular` is the noun for a row."""
+        return f"{counted(self.tokens, 'time')} in {counted(self.rows, singular)}, rank {self.rank:,}"
 
 
 class Frequencies(NamedTuple):

@@ -649,9 +649,6 @@ class ReaderPosition:
 
     # moves
 
-    def by_tokens(self, count: int) -> None:
-        self.to(self.cursor + count)
-
     def to(self, token: int) -> None:
         self.cursor = max(0, min(token, self.roll.span.length - 1))
         self.column = self._on = None
@@ -717,19 +714,12 @@ class ReaderPosition:
             height: Lines of the screen.
             around: Lines above and below it that are shown too, as far as there are any.
         """
-        at, around = self.here(), min(around, (height - 1) // 2)
-        if at < self.top:
-            near = self._distance(at, self.top, height)
-            self.top = self.above(at, around) if near else self._middle(at, height)
-            return
-        down = self._distance(self.top, at, 2 * height)
-        under = self._beneath(at) if not around else self._following(at, around)
-        if down is None:
-            self.top = self._middle(at, height)
-        elif down < around:
-            self.top = self.above(at, around)
-        elif down + under >= height:
-            self.top = self.above(at, height - 1 - under)
+        at, around, before = self.here(), min(around, (height - 1) // 2), self.top
+        under = self._following(at, around) if around else self._beneath(at)
+        lowest, highest = self.above(at, around), self.above(at, height - 1 - under)  # tops that show these lines
+        if not highest <= before <= lowest:
+            far = at < self.above(before, height) if at < before else before < self.above(at, 2 * height)
+            self.top = self._middle(at, height) if far else min(max(before, highest), lowest)
 
     def _middle(self, at: At, height: int) -> At:
         """Return the top that has a line in the middle, or lower if too few lines follow it."""
@@ -754,18 +744,6 @@ class ReaderPosition:
 
     def _after_loaded(self, at: At) -> At | None:
         return (at[0], at[1] + 1) if at[1] + 1 < len(self.roll.peek(at[0]).lines) else None
-
-    def _distance(self, a: At, b: At, limit: int) -> int | None:
-        """Return the number of lines from a down to b; None if there are more than `limit`."""
-        count, at = 0, a
-        while at != b:
-            if count == limit or (b[0] - at[0]) > limit:
-                return None
-            following = self._after(at)
-            if following is None:
-                return None
-            at, count = following, count + 1
-        return count
 
     def above(self, at: At, count: int) -> At:
         for _ in range(count):

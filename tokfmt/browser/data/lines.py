@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -24,12 +25,7 @@ if TYPE_CHECKING:
     from tokfmt.commands.stats.report import Lengths
     from tokfmt.core.findings import Finding
 
-_BAR = 8
-
-
 _LABEL = 15  # cells of the name of a fact at most
-
-
 _WORDS = 200  # cells of the beginning of a row
 
 
@@ -58,7 +54,6 @@ class FactLines(Lines):
     """
 
     facts: Sequence[Fact]
-    name: str = ""
 
     @property
     def count(self) -> int:
@@ -83,8 +78,41 @@ class FactLines(Lines):
         return {"name": self.facts[line].name, "value": self.facts[line].value}
 
 
+class HistogramLines(Lines):
+    """A histogram, a line with a bar for each interval."""
+
+    @property
+    @abstractmethod
+    def counts(self) -> Sequence[int]:
+        """Return the number of rows of each line."""
+
+    @abstractmethod
+    def interval(self, line: int) -> str:
+        """Return the interval of a line in words."""
+
+    @property
+    def count(self) -> int:
+        return len(self.counts)
+
+    @property
+    def fullest(self) -> int:
+        """Return the line with the most rows."""
+        return self.counts.index(max(self.counts)) if self.counts else 0
+
+    @cached_property
+    def _interval_cells(self) -> int:
+        return max((len(self.interval(line)) for line in range(self.count)), default=0)
+
+    def cells(self, line: int, width: int) -> Cells:
+        count = self.counts[line]
+        tail = f" {count:>9,} {percent(count / max(1, sum(self.counts))):>6}"
+        room = max(4, width - self._interval_cells - 1 - len(tail))
+        drawn = set_cell_size(bar(count / max(1, *self.counts), room), room)
+        return [(f"{self.interval(line):>{self._interval_cells}} ", "name"), (drawn, "bar"), (tail, "count")]
+
+
 @dataclass(frozen=True)
-class LengthLines(Lines):
+class LengthLines(HistogramLines):
     """The lengths of rows, a line for each interval.
 
     Attributes:
@@ -96,10 +124,6 @@ class LengthLines(Lines):
     row_name: str
 
     @property
-    def title(self) -> str:
-        return self.titles[0]
-
-    @property
     def titles(self) -> Sequence[str]:
         found = self.lengths
         marks = (("p5", found.p5), ("p50", found.p50), ("p95", found.p95), ("max", found.max))
@@ -109,33 +133,12 @@ class LengthLines(Lines):
         return [*(" · ".join((begin, *some)) for begin, some in tries), " · ".join(known[:3]) or begins[1]]
 
     @property
-    def count(self) -> int:
-        return len(self.lengths.histogram.counts)
+    def counts(self) -> Sequence[int]:
+        return self.lengths.histogram.counts
 
-    @property
-    def fullest(self) -> int:
-        """Return the line with the most rows."""
-        counts = self.lengths.histogram.counts
-        return counts.index(max(counts)) if counts else 0
-
-    @cached_property
-    def _total(self) -> int:
-        return max(1, sum(self.lengths.histogram.counts))
-
-    def _interval(self, line: int) -> str:
+    def interval(self, line: int) -> str:
         low, high = self.lengths.histogram.edges[line : line + 2]
         return f"{low:,}" if high == low + 1 else f"{low:,}–{high - 1:,}"  # noqa: RUF001
-
-    @cached_property
-    def _name_cells(self) -> int:
-        return max((len(self._interval(line)) for line in range(self.count)), default=0)
-
-    def cells(self, line: int, width: int) -> Cells:
-        counts = self.lengths.histogram.counts
-        tail = f" {counts[line]:>9,} {percent(counts[line] / self._total):>6}"
-        room = max(4, width - self._name_cells - 1 - len(tail))
-        drawn = set_cell_size(bar(counts[line] / max(1, *counts), room), room)
-        return [(f"{self._interval(line):>{self._name_cells}} ", "name"), (drawn, "bar"), (tail, "count")]
 
     def query(self, lines: Sequence[int]) -> str:
         edges = self.lengths.histogram.edges
@@ -151,7 +154,6 @@ class TokenLines(Lines):
     """IDs by their frequency.
 
     Attributes:
-        name: The title.
         ranked: The IDs.
         total: The number of all tokens, or rows, that are counted.
         style: The interpretation of the IDs.
@@ -159,7 +161,6 @@ class TokenLines(Lines):
         rarest_first: The lines begin with the least frequent IDs.
     """
 
-    name: str
     ranked: RankedIds
     total: int
     style: TokenStyle
@@ -189,16 +190,10 @@ class TokenLines(Lines):
 
     def cells(self, line: int, width: int) -> Cells:
         token, count = self._at(line)
-        share, largest = count / max(1, self.total), int(self.ranked.counts[0]) / max(1, self.total)
         spelled = spelling(self.style, token)[1]
-        tail = f" {short(count):>7} {percent(share):>6} "
-        room = max(0, width - self._name_cells - 1 - len(tail))
-        bars = _BAR if room >= 2 * _BAR else 0  # of two facts and a bar, the text leaves out the bar first
-        room -= bars
-        text = f"“{spelled}”" if spelled else ""
-        text = set_cell_size(text, room) if cell_len(text) > room else text + " " * (room - cell_len(text))
-        drawn = set_cell_size(bar(share / (largest or 1), bars), bars) if bars else ""
-        return [(f"{token:>{self._name_cells}} ", "name"), (text, "text"), (tail, "count"), (drawn, "bar")]
+        tail = f" {short(count):>7} {percent(count / max(1, self.total)):>6} "
+        text = set_cell_size(f"“{spelled}”" if spelled else "", max(0, width - self._name_cells - 1 - len(tail)))
+        return [(f"{token:>{self._name_cells}} ", "name"), (text, "text"), (tail, "count")]
 
     def query(self, lines: Sequence[int]) -> str:
         ids = sorted(self._at(line)[0] for line in lines)
@@ -236,10 +231,10 @@ class GroupLines(Lines):
         return self.ranked.members[start:stop]
 
     @property
-    def title(self) -> str:
+    def titles(self) -> Sequence[str]:
         groups, total = len(self.ranked), self.ranked.total
         of = f"{groups:,} of {counted(total, 'group')}" if total > groups else counted(groups, "group")
-        return f"repeated {self.row_name}s · {of}"
+        return (f"repeated {self.row_name}s · {of}",)
 
     @property
     def count(self) -> int:
@@ -329,7 +324,6 @@ class FindingLines(Lines):
 
     findings: Sequence[Finding]
     dataset: Place
-    name: str = "findings"
 
     @property
     def count(self) -> int:

@@ -24,8 +24,6 @@ from tokfmt.browser.data.rows import RecordSource, View, Viewport
 from tokfmt.core.format import Format, Hints
 from tokfmt.core.loss_mask import counted_of, padding_of
 from tokfmt.core.losses import READS
-from tokfmt.core.memory import MemoryReader
-from tokfmt.core.ragged import Ragged
 from tokfmt.core.reader import Layout, Separators, TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import CorruptError, FormatError, SourceChangedError, TokfmtError, TruncatedError, UnsupportedError
@@ -92,11 +90,6 @@ class Opening(NamedTuple):
     pending: str = ""
     starts: bool = True
     damage: str = ""
-
-    @classmethod
-    def of_nothing(cls, request: SourceRequest, format_: Format | None) -> Opening:
-        """Return a dataset that cannot be read, and has no rows."""
-        return cls(request, format_, (View("documents", Viewport(MemoryReader(Ragged.of(())))),))
 
     def grown(self, tokenizer: TokenizerHandle | None = None, progress: Progress | None = None) -> Opening:
         """Open all documents or records, however long it takes, and keep the samples.

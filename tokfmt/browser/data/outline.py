@@ -7,13 +7,14 @@ As in `rows`, `peek` returns cached fields or bytes, and `load` reads in a worke
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
 
 from tokfmt.base.resources import Recent
+from tokfmt.browser.data.cells import Cells
 from tokfmt.browser.data.opening import is_small
 from tokfmt.browser.data.rows import Damage
 from tokfmt.browser.data.session import Session, Where, row_at
@@ -27,10 +28,8 @@ from tokfmt.source.request import given_to
 BLOCK = 64
 """Fields decoded at once."""
 
-
 SHORT = 64
 """Limit of fields of a section that is open at first, in a small dataset."""
-
 
 _BLOCKS = 1024
 
@@ -197,7 +196,6 @@ BYTES_IN_ROW = ROW
 
 _ROWS = 256  # rows per window
 
-
 _WINDOWS = 64
 
 
@@ -257,34 +255,30 @@ def bytes_of(session: Session) -> Bytes:
     return Bytes(Raw(session.path, None, (), ()))
 
 
-@dataclass(frozen=True, slots=True)
-class Cells:
-    """A run of characters of one kind: "offset", "gap", "zero", "print" or "other"."""
+def cells_of(row: HexRow, digits: int, cursor: int, marked: range, under: str) -> Cells:
+    """Return the cells of a row: its byte offset, its bytes in hexadecimal, and its characters.
 
-    text: str
-    kind: str
-    marked: bool = False
-    cursor: bool = False
-
-
-def cells_of(row: HexRow, digits: int, cursor: int, marked: range) -> Iterator[Cells]:
-    """Yield the cells of a row: its byte offset, its bytes in hexadecimal, and its characters."""
-    yield Cells(f"{row.offset:0{digits}x} ", "offset")
-    known = [(_kind(byte), at in marked, at == cursor, byte) for at, byte in enumerate(row.data, row.offset)]
+    Args:
+        row: The row.
+        digits: The digits of its offset.
+        cursor: The offset of the byte under the cursor, which is of the kind `under` as well.
+        marked: The offsets that are marked.
+        under: That kind.
+    """
+    known = [
+        f"{_kind(byte)}{' marked' if at in marked else ''}{f' {under}' if at == cursor else ''}"
+        for at, byte in enumerate(row.data, row.offset)
+    ]
+    cells = [(f"{row.offset:0{digits}x} ", "offset")]
     for number in range(ROW):
-        gap = "  " if number == ROW // 2 else " "
-        before = known[number - 1] if 0 < number <= len(known) else None
-        joined = before is not None and number < len(known) and before[1] and known[number][1]
-        yield Cells(gap, "gap", joined)
-        if number < len(known):
-            kind, mark, here, byte = known[number]
-            yield Cells(f"{byte:02x}", kind, mark, here)
-        else:
-            yield Cells("  ", "gap")
-    yield Cells("  ", "gap")
-    for (kind, mark, here), group in groupby(known, lambda one: one[:3]):
-        text = "".join(chr(one[3]) if 32 <= one[3] < 127 else "·" for one in group)
-        yield Cells(text, kind, mark, here)
+        at = row.offset + number
+        joined = at - 1 in marked and at in marked and number and number < len(known)
+        cells.append(("  " if number == ROW // 2 else " ", "gap marked" if joined else "gap"))
+        cells.append((f"{row.data[number]:02x}", known[number]) if number < len(known) else ("  ", "gap"))
+    cells.append(("  ", "gap"))
+    for kind, group in groupby(zip(known, row.data, strict=True), lambda one: one[0]):
+        cells.append(("".join(chr(byte) if 32 <= byte < 127 else "·" for _, byte in group), kind))
+    return cells
 
 
 def _kind(byte: int) -> str:

@@ -23,16 +23,10 @@ if TYPE_CHECKING:
     from tokfmt.commands.stats.report import Ids, Share
 
 AT_ONCE = 2 << 30
-"""Limit of tokens for a pass that starts without a key."""
-
-
-BYTES_AT_ONCE = 2 << 30
-"""Limit of bytes of text for a pass that starts without a key."""
-
+"""Limit of tokens, or of bytes of text, for a pass that starts without a key."""
 
 MOST_COMPARED = 1 << 21
 """Limit of rows among which the browser looks for equal ones, 24 bytes each."""
-
 
 _WORKERS = 4  # threads of a pass at most; each takes some 10 MB
 
@@ -107,9 +101,7 @@ def is_outdated(session: Session) -> bool:
 def starts_alone(session: Session) -> bool:
     """Return whether the pass is short enough to start without a key."""
     reader = session.view.reader
-    if isinstance(reader, RecordReader):
-        return reader.info.size <= BYTES_AT_ONCE
-    return reader.info.tokens <= AT_ONCE
+    return (reader.info.size if isinstance(reader, RecordReader) else reader.info.tokens) <= AT_ONCE
 
 
 def row_name(session: Session) -> str:
@@ -243,12 +235,12 @@ def rankings_of(found: Statistics | None, lists: Lists | None, session: Session)
         return ranked
     if lists.ids is not None:
         tokens = found.tokens or 0
-        ranked["frequent"] = TokenLines("most frequent tokens", lists.ids, tokens, style, "token")
-        ranked["rare"] = TokenLines("least frequent tokens", lists.ids, tokens, style, "token", rarest_first=True)
+        ranked["frequent"] = TokenLines(lists.ids, tokens, style, "token")
+        ranked["rare"] = TokenLines(lists.ids, tokens, style, "token", rarest_first=True)
     filled = found.sequences - (found.empty.count if found.empty else 0)
     for name, ends in (("first", lists.first), ("last", lists.last)):
         if ends is not None:
-            ranked[name] = TokenLines(f"{name} tokens of {row_name(session)}s", ends, filled, style, name)
+            ranked[name] = TokenLines(ends, filled, style, name)
     return ranked
 
 

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.cells import set_cell_size
 
-from tokfmt.browser.data.cells import Cells, Lines
+from tokfmt.browser.data.lines import HistogramLines
 from tokfmt.browser.data.opening import recipe_of, samples_of
 from tokfmt.browser.data.session import Session
 from tokfmt.core.loss_mask import padding_of
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import TokfmtError
-from tokfmt.wording import bar, percent, printable, short
+from tokfmt.wording import percent, printable, short
 
 if TYPE_CHECKING:
     from tokfmt.mix import Documents, Samples
@@ -102,11 +101,9 @@ class Packing:
 
     @property
     def words(self) -> str:
-        """Return the share of padding in words, with a remedy if there is a lot of it."""
-        remedy = ""
-        if self.is_odd:
-            remedy = "; --pack bestfit joins documents" if self.pack == "document" else "; --pack stream has the least"
-        return f"{percent(1 - self.used)} padding{remedy}"
+        """Return the share of padding in words, with a remedy for a lot of it."""
+        remedy = "--pack bestfit joins documents" if self.pack == "document" else "--pack stream has the least"
+        return f"{percent(1 - self.used)} padding; {remedy}"
 
     def table(self, room: int) -> list[tuple[str, ...]]:
         """Return the table of the sources, with a line of headings first, and as many columns as fit in some cells."""
@@ -209,11 +206,11 @@ def _fills_of(session: Session) -> Fills | None:
     return Fills(np.array([round(length * (1 - (share or 0))) for share in shares], np.int64), length)
 
 
-# the histogram
+# the lines of the overview
 
 
 @dataclass(frozen=True, eq=False)
-class FillHistogram:
+class FillLines(HistogramLines):
     """Samples by their fill: the full ones, then intervals of equal shares, the fullest first.
 
     Attributes:
@@ -224,21 +221,24 @@ class FillHistogram:
     fills: Fills
     intervals: int
 
+    @property
+    def titles(self) -> Sequence[str]:
+        positions = self.fills.length * len(self.fills.filled)
+        return (f"samples by fill · {percent(1 - int(self.fills.filled.sum()) / (positions or 1))} padding",)
+
     @cached_property
-    def counts(self) -> list[int]:
-        """Return the number of samples of each line."""
+    def counts(self) -> Sequence[int]:
         inside = self.fills.filled * self.intervals // max(1, self.fills.length)
         return [int(count) for count in np.bincount(inside, minlength=self.intervals + 1)[::-1]]
 
-    def name(self, line: int) -> str:
-        """Return the interval of a line in words."""
+    def interval(self, line: int) -> str:
         low = self.intervals - line
         if low == self.intervals:
             return "full"
         return f"{100 * low // self.intervals}–{100 * (low + 1) // self.intervals}%"  # noqa: RUF001
 
-    def query(self, first: int, last: int) -> str:
-        """Return the query for the samples of the lines `first <= i <= last`."""
+    def query(self, lines: Sequence[int]) -> str:
+        first, last = min(lines), max(lines)
         low = 0 if first == 0 else self._padding(self.intervals - first + 1) + 1
         return f"{low}<=padding<={self._padding(self.intervals - last)}"
 
@@ -246,45 +246,5 @@ class FillHistogram:
         """Return the most padding of a sample in an interval, or in a fuller one."""
         return self.fills.length - -(-interval * self.fills.length // self.intervals)
 
-
-# the lines of the overview
-
-
-@dataclass(frozen=True)
-class FillLines(Lines):
-    """The fill of samples, a line for each interval.
-
-    Attributes:
-        histogram: The histogram.
-    """
-
-    histogram: FillHistogram
-
-    @property
-    def title(self) -> str:
-        fills = self.histogram.fills
-        positions = fills.length * len(fills.filled)
-        return f"samples by fill · {percent(1 - int(fills.filled.sum()) / (positions or 1))} padding"
-
-    @property
-    def count(self) -> int:
-        return len(self.histogram.counts)
-
-    @property
-    def fullest(self) -> int:
-        """Return the line with the most samples."""
-        counts = self.histogram.counts
-        return counts.index(max(counts))
-
-    def cells(self, line: int, width: int) -> Cells:
-        counts = self.histogram.counts
-        tail = f" {counts[line]:>9,} {percent(counts[line] / max(1, sum(counts))):>6}"
-        room = max(4, width - 9 - len(tail))
-        drawn = set_cell_size(bar(counts[line] / max(1, *counts), room), room)
-        return [(f"{self.histogram.name(line):>8} ", "name"), (drawn, "bar"), (tail, "count")]
-
-    def query(self, lines: Sequence[int]) -> str:
-        return self.histogram.query(min(lines), max(lines))
-
     def record(self, line: int) -> Mapping[str, object]:
-        return {"fill": self.histogram.name(line), "samples": self.histogram.counts[line]}
+        return {"fill": self.interval(line), "samples": self.counts[line]}

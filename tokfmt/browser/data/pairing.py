@@ -148,23 +148,6 @@ class Pairing:
 Sessions = tuple[Session, Session]
 
 
-@dataclass(frozen=True, slots=True)
-class First:
-    """The first difference.
-
-    Attributes:
-        step: Number of the step.
-        pair: The rows of the step.
-        token: Position of the first token that differs; None if one side lacks the row.
-        values: The IDs of A and B at this position; None after the end of a row.
-    """
-
-    step: int
-    pair: Pair
-    token: int | None = None
-    values: tuple[int | None, int | None] = (None, None)
-
-
 class Comparison:
     """Align the views of two sessions, as `tokfmt diff` does.
 
@@ -175,7 +158,6 @@ class Comparison:
 
     Attributes:
         pairing: The steps; rows with equal numbers are pairs until the alignment is known.
-        first: The first difference, if there is one.
         alike: Number of equal rows so far.
         unlike_from: The first row that differs, which is known before the alignment.
         differing: Number of differences of each kind, after the end.
@@ -188,13 +170,17 @@ class Comparison:
         self.sessions, self._progressed = sessions, progressed
         self.ports = sessions[0].port, sessions[1].port
         self.pairing = Pairing((self.ports[0].count, self.ports[1].count))
-        self.first: First | None = None
         self.alike, self.state, self.failure = 0, "walking", ""
         self.unlike_from: int | None = None
         self.differing: Mapping[Kind, int] = {}
         self.exact = True
         self._open = _opening(sessions)
         self.job = Job(self._walk, self._end, progressed)
+
+    @property
+    def differing_words(self) -> str:
+        """Return the number of differences of each kind in words: `2 changed, 409 only in A`."""
+        return counted(self.differing)
 
     @property
     def walking(self) -> bool:
@@ -218,7 +204,6 @@ class Comparison:
                 found = align(both.a, both.b, workers, job.advance, self._begun)
             self.pairing.settle(found)
             self.alike, self.differing, self.exact = found.same, found.differing, found.exact
-            self.first = self._first()
             return "done"
         finally:
             both.close()
@@ -229,20 +214,6 @@ class Comparison:
             self.unlike_from = alike
         self._progressed()
 
-    def _first(self) -> First | None:
-        step = self.pairing.following(-1)
-        if step is None:
-            return None
-        pair = self.pairing.pair(step)
-        if pair.a is None or pair.b is None:
-            return First(step, pair)
-        rows = Row(self.ports[0], pair.a), Row(self.ports[1], pair.b)
-        try:
-            token = first_unlike(*rows)
-        except TokfmtError:
-            return First(step, pair)
-        return First(step, pair, token, (_value(rows[0], token), _value(rows[1], token)))
-
     def _end(self, outcome: object) -> None:
         if isinstance(outcome, Exception):
             self.failure = said(outcome)
@@ -250,16 +221,6 @@ class Comparison:
         elif self.walking:
             self.state = str(outcome)
         self._progressed()
-
-
-def differing_words(comparison: Comparison) -> str:
-    """Return the number of differences of each kind in words: `2 changed, 409 only in A`."""
-    return counted(comparison.differing)
-
-
-def _value(row: Row, token: int | None) -> int | None:
-    found = None if token is None else fetched(row.port, row.number, token, token + 1)
-    return None if found is None or isinstance(found, Damage) or not len(found.units) else int(found.units[0])
 
 
 def _opening(sessions: Sessions) -> Callable[..., OpenedPair]:
@@ -293,11 +254,6 @@ def unit_of(sessions: Sessions) -> str:
     """Return the noun for a row of either session: "document", for example, or "sequence" if they differ."""
     names = {session.view.singular for session in sessions}
     return names.pop() if len(names) == 1 else "sequence"
-
-
-def comparable(sessions: Sessions) -> bool:
-    """Return whether the units of both sessions can be compared."""
-    return sessions[0].port.unit == sessions[1].port.unit
 
 
 # which tokens of two rows differ

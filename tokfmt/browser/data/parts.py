@@ -77,8 +77,7 @@ class RowParts:
         length: Units of the row, padding included.
         filled: Units before the padding.
         parts: The parts in order.
-        drawn_from: Name of the source that the sample is drawn from by weight; "" for none.
-        epoch: The pass over that source, from 0.
+        epoch: The pass over the source that it is drawn from, from 0.
         trained: Positions whose label counts in the loss; None if nothing says it.
         borders: Units at which the loss begins or ends, and the first one of the padding.
         prompts: Intervals of units that are not trained, if there are more of them than documents.
@@ -90,7 +89,6 @@ class RowParts:
     length: int
     filled: int
     parts: Sequence[SamplePart]
-    drawn_from: str = ""
     epoch: int = 0
     trained: int | None = None
     borders: Sequence[int] = ()
@@ -203,8 +201,7 @@ def _of_recipe(recipe: Samples | Documents, row: int, length: int) -> RowParts:
         found.append(SamplePart(at, filled))
     if samples is None:
         return RowParts(row, length, filled, found)
-    where = samples.where(row)
-    return RowParts(row, length, filled, found, where.source, where.epoch)
+    return RowParts(row, length, filled, found, samples.where(row).epoch)
 
 
 def _of_stored(port: RowSource, token_style: TokenStyle, row: int, length: int) -> RowParts | None:
@@ -222,16 +219,8 @@ def _of_stored(port: RowSource, token_style: TokenStyle, row: int, length: int) 
 # from a token to where it comes from
 
 
-class Target(NamedTuple):
-    """A place in another dataset.
-
-    Attributes:
-        request: The dataset.
-        spot: The place in it.
-    """
-
-    request: SourceRequest
-    spot: Spot
+Target = tuple[SourceRequest, Spot]
+"""A dataset, and a place in it."""
 
 
 def target_of(session: Session, where: Where) -> Target:
@@ -259,7 +248,7 @@ def _in_source(recipe: Samples | Documents, where: Where) -> Target:
             path = place_of(shortest(held.dataset or one.source.paths[0]))
             inside = max(0, one.span.start + unit - at - shift)
             view = "samples" if recipe.file.pack == "stored" else "documents"
-            return Target(traced_request(one, path), Spot((held.number, min(inside, held.length - 1)), view))
+            return traced_request(one, path), Spot((held.number, min(inside, held.length - 1)), view)
         at = stop
     raise OptionError("padding comes from no document")
 
@@ -282,7 +271,7 @@ def _in_ledger(session: Session, where: Where) -> Target:
     source, record, start, _ = pieces[0]
     listed = ledger.sources[source]
     text = listed.get("kind") == "text"
-    return Target(listed_request(ledger, listed), Spot((record, 0 if text else start), "records" if text else ""))
+    return listed_request(ledger, listed), Spot((record, 0 if text else start), "records" if text else "")
 
 
 def names_of(recipe: Samples | Documents, row: int) -> str:

@@ -219,11 +219,11 @@ class Viewport:
 
     def peek(self, row: int, start: int, stop: int) -> Piece | Damage | None:
         span = self.peek_span(row)
-        if not isinstance(span, Span) or span.start is None:
-            return span if isinstance(span, Damage) else None
-        a, b = span.start + min(start, span.length), span.start + min(stop, span.length)
+        if not isinstance(span, Span):
+            return span
+        a, b, numbers = _windows_of(span, start, stop)
         found = []
-        for number in range(a // WINDOW, -(-b // WINDOW) if b > a else a // WINDOW):
+        for number in numbers:
             window = self._windows.get(number)
             if window is None or isinstance(window, Damage):
                 return window
@@ -233,10 +233,7 @@ class Viewport:
 
     def load(self, row: int, start: int, stop: int) -> None:
         span = self.peek_span(row)
-        if not isinstance(span, Span) or span.start is None:
-            return
-        a, b = span.start + min(start, span.length), span.start + min(stop, span.length)
-        for number in range(a // WINDOW, -(-b // WINDOW) if b > a else a // WINDOW):
+        for number in _windows_of(span, start, stop)[2] if isinstance(span, Span) else ():
             if self._windows.get(number) is not None:
                 continue
             begin = number * WINDOW
@@ -267,6 +264,12 @@ class Viewport:
 
     def row_at(self, position: int) -> int | None:
         return self.reader.sequence_at(position) if 0 <= position < self.reader.info.tokens else None
+
+
+def _windows_of(span: Span, start: int, stop: int) -> tuple[int, int, range]:
+    """Return the first position of units of a row, the last one, and the windows that hold them."""
+    a, b = ((span.start or 0) + min(unit, span.length) for unit in (start, stop))
+    return a, b, range(a // WINDOW, -(-b // WINDOW) if b > a else a // WINDOW)
 
 
 def _joined(pieces: list[Piece], dtype: np.dtype[np.unsignedinteger]) -> Piece:

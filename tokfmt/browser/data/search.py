@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -396,7 +395,6 @@ class SearchJob:
         running: The search is running.
         cancelled: The search was stopped.
         busy: The last call of `progressed` has not returned.
-        took: Seconds of the search, after its end.
     """
 
     def __init__(
@@ -404,7 +402,7 @@ class SearchJob:
     ) -> None:
         self.words, self.query, self.scope, self.begin = words, query, scope, begin
         self.results, self.failure, self._left_out = SearchResults(), "", 0
-        self.cancelled, self.took, self.running, self.busy = False, 0.0, True, True
+        self.cancelled, self.running, self.busy = False, True, True
         self._progressed = progressed
         self._listed: tuple[SearchJob | None, int] = None, 0
         self.job = Job(self._look, self._end, lambda: progressed(self))
@@ -452,7 +450,6 @@ class SearchJob:
                 self.failure = f"{counted(self._left_out, 'record')} cannot be read: {' '.join(str(error).split())}"
 
     def _end(self, outcome: object) -> None:
-        self.took = time.monotonic() - self.job.began
         if isinstance(outcome, Exception):
             self.failure = " ".join(said(outcome).split())
         self.running = False
@@ -460,11 +457,6 @@ class SearchJob:
         self.busy = False
 
     # in the thread of the screen
-
-    @property
-    def rate(self) -> float:
-        """Return the units searched per second."""
-        return self.job.done / max(1e-3, self.took or time.monotonic() - self.job.began)
 
     @property
     def marks(self) -> bool:
@@ -484,7 +476,6 @@ class SearchJob:
     def cancel(self) -> None:
         """Stop the search, and keep its hits."""
         if self.running:
-            self.took = time.monotonic() - self.job.began
             self.cancelled, self.running, self.busy = True, False, False
             self.job.cancel()
 

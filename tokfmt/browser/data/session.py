@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from tokfmt.browser.data.layout import Pieces, TokenStyle
 from tokfmt.browser.data.opening import Opening, Stamp, identity_of, opened, recipe_of, stamp_of
-from tokfmt.browser.data.rows import Characters, Damage, RecordSource, RowSource, Span, View, fetched_span
+from tokfmt.browser.data.rows import Characters, Damage, RecordSource, RowSource, Span, View, Viewport, fetched_span
 from tokfmt.browser.data.state import recall, remember, remember_later
 from tokfmt.browser.data.workers import Job, said
 from tokfmt.core.format import Encoder
 from tokfmt.core.loss_mask import is_masked
+from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.reader import ByteOffset, Layout, TokenReader
 from tokfmt.core.records import RecordReader
@@ -35,7 +36,7 @@ from tokfmt.files.store import Identity
 from tokfmt.source.discover import format_of
 from tokfmt.source.manifest import located_tokenizer, read_manifest
 from tokfmt.source.request import SourceRequest
-from tokfmt.wording import counted, printable
+from tokfmt.wording import printable
 
 if TYPE_CHECKING:
     from tokfmt.commands.check import CheckReport
@@ -318,10 +319,6 @@ class Session:
             what = "was replaced or changed since it was opened here"
             raise SourceChangedError(self.path, what, remedy="R opens it again")
 
-    def close(self) -> None:
-        """Release open files."""
-        self.opened.close()
-
 
 class SearchScope(NamedTuple):
     """The rows to search.
@@ -418,7 +415,7 @@ def refused_session(request: SourceRequest, error: TokfmtError) -> Session:
     identity, is_file = identity_of(shown_path(request))
     return Session(
         request,
-        Opening.of_nothing(request, format_),
+        Opening(request, format_, (View("documents", Viewport(MemoryReader(Ragged.of(())))),)),
         "documents",
         failure=str(error),
         refused=error,
@@ -458,12 +455,6 @@ def carried(before: View, where: Where, after: View) -> Where:
     if position is None:
         position = min(at * after.reader.info.tokens // max(1, total), after.reader.info.tokens - 1)
     return located(after.port, position) or (0, 0)
-
-
-def tokens_of(session: Session) -> str:
-    """Return the number of tokens of a dataset in words; "" for records, whose tokens are not counted."""
-    reader = session.view.reader
-    return "" if isinstance(reader, RecordReader) else counted(reader.info.tokens, "token")
 
 
 def has_parts(port: RowSource) -> bool:
@@ -531,15 +522,17 @@ def row_at(session: Session, target: Pointer) -> Where | None:
     return located(session.port, position + target.beyond)
 
 
+def may_hold(session: Session, target: Pointer) -> bool:
+    """Return whether a byte holds a token, or may: neither a store is asked for it, nor rows counted. Reads."""
+    if session.refused is not None or not (target.path.is_local and session.port.whole):
+        return session.refused is None
+    try:
+        return row_at(session, target) is not None
+    except TokfmtError:
+        return False
+
+
 Stage = Literal["tokenizer", "documents"]
-
-
-class Result(NamedTuple):
-    """The outcome of a stage: a Vocabulary, an Opening or an error; None for progress."""
-
-    session: Session
-    stage: Stage
-    outcome: object = None
 
 
 class Loading:
@@ -547,10 +540,11 @@ class Loading:
 
     Args:
         session: The session.
-        post: Called in a worker thread; it must pass the result to the thread of the screen, which calls `take`.
+        post: Called in a worker thread with the session, a stage and its outcome: a Vocabulary, an Opening or an error;
+            None for progress. It must pass them to the thread of the screen, which calls `take`.
     """
 
-    def __init__(self, session: Session, post: Callable[[Result], object]) -> None:
+    def __init__(self, session: Session, post: Callable[[Session, Stage, object], object]) -> None:
         self.session, self._post = session, post
         self.job: Job | None = None
         self.stage: Stage | None = None
@@ -570,7 +564,7 @@ class Loading:
     def start(self, vocabulary: Vocabulary | None = None) -> None:
         """Start the next stage; `vocabulary` is a tokenizer that another split of the dataset has loaded."""
         if vocabulary is not None and self.session.vocabulary is None:
-            self.take(Result(self.session, "tokenizer", vocabulary))
+            self.take("tokenizer", vocabulary)
         elif self.session.choice is not None and self.session.vocabulary is None:
             self._begin("tokenizer")
         elif self.session.opened.pending and self.session.opened.starts:
@@ -589,9 +583,9 @@ class Loading:
         self.job = self.stage = None
         return True
 
-    def take(self, result: Result) -> None:
-        """Put a result into the session, and start the next stage."""
-        session, outcome, stage = self.session, result.outcome, result.stage
+    def take(self, stage: Stage, outcome: object) -> None:
+        """Put the outcome of a stage into the session, and start the next stage."""
+        session = self.session
         self.job = self.stage = None
         choice, self._choice = self._choice or session.choice, None
         if isinstance(outcome, Vocabulary):
@@ -630,8 +624,8 @@ class Loading:
             work = lambda job: session.opened.grown(handle, job)  # noqa: E731
         self.job = Job(
             work,
-            lambda outcome: self._post(Result(session, stage, outcome)),
-            lambda: self._post(Result(session, stage)),
+            lambda outcome: self._post(session, stage, outcome),
+            lambda: self._post(session, stage, None),
         )
 
 

@@ -42,7 +42,6 @@ def _place(name: str) -> str:
 
 MOST_UNITS = 1 << 16  # units of a row that are compared
 
-
 _ROWS, _BYTES = 256, 1 << 20  # rows, and bytes of their text, of the mean
 
 
@@ -135,24 +134,12 @@ def _spelled(vocabulary: Vocabulary, tokens: Tokens) -> list[bytes]:
     return [one.encode("utf-8", "surrogatepass") if isinstance(one, str) else one for one in found]
 
 
-class RowText(NamedTuple):
-    """The text of a row.
-
-    Attributes:
-        text: The text, without special tokens, separators and padding.
-        whole: It is not cut.
-        tokens: Its tokens if the dataset stores them.
-        units: Their positions in the row.
-    """
-
-    text: str
-    whole: bool
-    tokens: Tokens | None = None
-    units: NDArray[np.int64] | None = None
-
-
-def text_of_row(session: Session, row: int) -> RowText:
+def text_of_row(session: Session, row: int) -> tuple[str, bool, Tokens | None, NDArray[np.int64] | None]:
     """Return the text of a row. Reads.
+
+    Returns:
+        The text, without special tokens, separators and padding; whether it is not cut; its tokens if the dataset
+        stores them, and their positions in the row.
 
     Raises:
         TokfmtError: The row cannot be read.
@@ -161,7 +148,7 @@ def text_of_row(session: Session, row: int) -> RowText:
     if isinstance(view.reader, RecordReader) and view.reader.info.kind == "text":
         record = view.reader.record(row)
         text = record if isinstance(record, str) else ""
-        return RowText(text[:MOST_UNITS], len(text) <= MOST_UNITS)
+        return text[:MOST_UNITS], len(text) <= MOST_UNITS, None, None
     port = view.port
     span = fetched_span(port, row)
     if isinstance(span, Damage):
@@ -177,7 +164,7 @@ def text_of_row(session: Session, row: int) -> RowText:
     units = np.flatnonzero(~np.isin(piece.units, left_out))
     tokens = piece.units[units]
     text = b"".join(_spelled(vocabulary, tokens)).decode("utf-8", "replace")
-    return RowText(text, end <= MOST_UNITS, tokens, units)
+    return text, end <= MOST_UNITS, tokens, units
 
 
 def both_of(session: Session, row: int, a: Vocabulary, b: Vocabulary) -> Both:

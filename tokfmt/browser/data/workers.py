@@ -41,7 +41,6 @@ class Job(Progress):
         self._work, self._finish, self._progressed = work, done, progressed
         self.name, self.total, self.unit, self.done = "", 0, "", 0
         self.running, self._cancelled, self._last = True, False, 0.0
-        self.began = time.monotonic()
         threading.Thread(target=self._run, name="tokfmt-job", daemon=True).start()
 
     @property

@@ -48,15 +48,10 @@ class Entry(NamedTuple):
 class Host(Protocol):
     """The app around the tabs, as a tab sees it."""
 
-    @property
-    def requests(self) -> Sequence[SourceRequest]:
-        """Return the requests of the open datasets, in order."""
-        ...
-
-    @property
-    def entry(self) -> Entry:
-        """Return the tab on the screen."""
-        ...
+    requests: list[SourceRequest]
+    """The requests of the open datasets, in order."""
+    entry: Entry
+    """The tab on the screen."""
 
     def pair(self) -> tuple[Session, Session] | None: ...
     def pair_waits(self) -> str: ...
@@ -105,7 +100,7 @@ class Tab(WithLoader, Container):
         """Take the focus, as the tab is on the screen now."""
 
     def offers(self, action: str, parameters: tuple[object, ...]) -> bool:  # noqa: ARG002 - subclasses look at them
-        """Return whether an action would do something now (`keys.Offering`)."""
+        """Return whether an action would do something now (`keys.is_offered`)."""
         return True
 
     def spot(self) -> object:

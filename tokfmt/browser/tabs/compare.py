@@ -8,19 +8,16 @@ from typing import TYPE_CHECKING
 from textual import on
 
 from tokfmt.browser import keys
-from tokfmt.browser.data.answers import FIRST, LAST, number_words, parse_number
+from tokfmt.browser.data.answers import number_words, parse_number
 from tokfmt.browser.data.facts import TokenFacts, facts_of
 from tokfmt.browser.data.layout import Mode
 from tokfmt.browser.data.pairing import (
     Comparison,
-    First,
     Marks,
     Pair,
     Row,
     Sessions,
     common_view,
-    comparable,
-    differing_words,
     marks_of,
     unit_of,
 )
@@ -42,14 +39,11 @@ def verdict(comparison: Comparison | None, unit: str, waiting: str = "") -> list
         return [(f"◌ {waiting or 'opening'}", "busy")]
     if comparison.state == "failed":
         return [(f"✗ {printable(comparison.failure)}", "bad")]
-    first = comparison.first
     parts = [_how_far(comparison)] if comparison.state != "done" else []
     if comparison.differing:
-        parts.append((f"≠ {differing_words(comparison)}", "bad"))
+        parts.append((f"≠ {comparison.differing_words}", "bad"))
         if not comparison.exact:
             parts.append(("fewer may have moved", "dim"))
-        if first is not None:
-            parts.append((f"first: {first_words(first, unit, comparison.ports[0].unit)}", "plain"))
         parts.append((f"{comparison.alike:,} alike", "dim"))
     elif comparison.state == "done":
         parts.append((f"✓ identical: {counted(comparison.alike, unit)}", "good"))
@@ -66,18 +60,6 @@ def _how_far(comparison: Comparison) -> Part:
     if comparison.state == "walking":
         return f"◌ {comparison.job.name or 'opening'}{far} · esc stops", "busy"
     return f"stopped at{far or ' the start'}; n starts over", "busy"
-
-
-def first_words(first: First, unit: str, part: str) -> str:
-    """Return the first difference in words: `document 17, token 204: 5 ≠ 6`, or `document 17 is only in A`."""
-    a, b = first.pair.a, first.pair.b
-    if a is None or b is None:
-        return _lone(first.pair, unit)
-    where = f"{unit} {a:,}" if a == b else f"{unit} {a:,} of A, {b:,} of B"
-    if first.token is None:
-        return where
-    x, y = ("end" if value is None else str(value) for value in first.values)
-    return f"{where}, {part} {first.token:,}: {x} ≠ {y}"
 
 
 def titles(pair: Pair, unit: str, lengths: Sequence[int | None], units: str) -> tuple[str, str]:
@@ -208,16 +190,13 @@ class CompareTab(Tab, PairScreen):
         pairing, count, unit = self.comparison.pairing, self.sessions[0].port.count, unit_of(self.sessions)
 
         def to_row(answer: str) -> None:
-            if answer in (FIRST, LAST):
-                self.leader.pane.action_to(0 if answer == FIRST else -1)
-                return
             step = pairing.step_of(0, parse_number(answer, count, unit))
             self.host.go(Spot(tab=self.id or "", inside=(step, 0)))
 
-        await Question(number_words(f"{unit} of A", count), to_row, at_once=(FIRST, LAST)).ask(self.app)
+        await Question(number_words(f"{unit} of A", count), to_row, ends=self.leader.pane.action_to).ask(self.app)
 
     def offers(self, action: str, parameters: tuple[object, ...]) -> bool:  # noqa: ARG002 - of any direction
-        """Return whether an action would do something now (`keys.Offering`)."""
+        """Return whether an action would do something now (`keys.is_offered`)."""
         comparison, sessions = self.comparison, self.sessions
         if action == "stop":
             return self._wanted or (comparison is not None and comparison.walking)
@@ -422,7 +401,7 @@ class CompareTab(Tab, PairScreen):
         pair, sessions, generation = self.pair, self.sessions, self.loader.generation
         if pair.a is None or pair.b is None or sessions is None:
             self._marked(Marks())
-        elif not comparable(sessions):
+        elif sessions[0].port.unit != sessions[1].port.unit:
             self._marked(_UNLIKE)
         else:
             a, b = Row(sessions[0].port, pair.a), Row(sessions[1].port, pair.b)

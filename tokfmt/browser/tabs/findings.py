@@ -17,15 +17,14 @@ from tokfmt.browser import keys
 from tokfmt.browser.data.check import checked, explained, known, place_of_finding, row_of_finding
 from tokfmt.browser.data.lines import SEVERITIES, FindingLines
 from tokfmt.browser.data.outline import Bytes, bytes_of
-from tokfmt.browser.data.session import Session, Vocabulary, tokens_of
+from tokfmt.browser.data.session import Session, Vocabulary, may_hold
 from tokfmt.browser.data.spots import ByteSpot, Spot
-from tokfmt.browser.data.types import Finding
+from tokfmt.browser.data.types import Finding, Pointer
 from tokfmt.browser.keys import pressing
 from tokfmt.browser.tabs.base import Working
 from tokfmt.browser.widgets.hex_view import HexView
 from tokfmt.browser.widgets.table import Table
 from tokfmt.browser.widgets.virtual_table import kinds
-from tokfmt.errors import TokfmtError
 from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:
@@ -48,7 +47,8 @@ def summary(verdict: CheckReport) -> str:
 
 def looked_at(session: Session, verdict: CheckReport) -> Content:
     """Return what a check without findings looked at, and what the check of every token would add."""
-    port, view, words = session.port, session.view, tokens_of(session)
+    port, view = session.port, session.view
+    words = "" if view.axis is None else counted(view.tokens, "token")
     count = counted(port.count, view.singular) if port.whole else view.name
     seen = ["headers", f"index of {count}" if words else count, "metadata"]
     seen += [f"all {words or 'texts'}"] if verdict.deep else []
@@ -60,12 +60,8 @@ def looked_at(session: Session, verdict: CheckReport) -> Content:
     return Content("\n").join(lines)
 
 
-def in_full(finding: Finding) -> Content:
-    """Return a finding in full: place, message, remedy, and the explanation of its code."""
-    return Content("\n").join(_lines(finding))
-
-
-def _lines(finding: Finding) -> Iterator[Content]:
+def in_full(finding: Finding) -> Iterator[Content]:
+    """Yield the lines of a finding in full: place, message, remedy, and the explanation of its code."""
     place = printable(finding.path) + ("" if finding.offset is None else f", byte {finding.offset:,}")
     yield Content.assemble((f"{finding.code} ", "bold"), place)
     yield Content(printable(finding.message))
@@ -98,7 +94,7 @@ class FindingTable(Table):
         return self.findings[self.cursor] if self.count else None
 
     def offers(self, action: str, parameters: tuple[object, ...]) -> bool:  # noqa: ARG002 - none has any
-        """Return whether an action would do something now (`keys.Offering`)."""
+        """Return whether an action would do something now (`keys.is_offered`)."""
         return action != "choose" or self.finding is not None
 
     def moved(self) -> None:
@@ -177,7 +173,6 @@ class FindingsTab(Working):
         """Show the progress or the summary of the check."""
         verdict = self.session.verdict
         words = self.doing("checking") if self.job else "" if verdict is None else summary(verdict)
-        words += "" if verdict is None or verdict.deep or self.job else " · c checks every token"
         line = self.query_one("#checked", Static)
         line.display = bool(self.job or verdict is None or verdict.findings)
         line.update(pressing(words))
@@ -189,7 +184,7 @@ class FindingsTab(Working):
         if not hasattr(self, "session"):
             return
         if finding is not None:
-            content = in_full(finding)
+            content = Content("\n").join(in_full(finding))
         elif self.session.verdict is not None and not self.job:
             content = looked_at(self.session, self.session.verdict)
         else:
@@ -222,26 +217,18 @@ class FindingsTab(Working):
     def _look(self, finding: Finding | None) -> None:
         """Find out whether the byte of a finding holds a token, so that only then the key to it is listed."""
         session, self._holds = self.session, None
-        if finding is None or finding.offset is None or session.refused is not None:
+        if finding is None or finding.offset is None:
             return
-        if not session.path.is_local or not session.port.whole:  # no request and no count for a word in a line
-            self._holds = finding
-            return
-
-        def holds() -> bool:
-            try:
-                return row_of_finding(session, finding) is not None
-            except TokfmtError:
-                return False
+        target = Pointer(place_of_finding(finding), finding.offset)
 
         def then(found: bool) -> None:
             self._holds = finding if found else None
             self.refresh_bindings()
 
-        self.loader.ask(holds, then)
+        self.loader.ask(lambda: may_hold(session, target), then)
 
     def offers(self, action: str, parameters: tuple[object, ...]) -> bool:
-        """Return whether an action would do something now (`keys.Offering`)."""
+        """Return whether an action would do something now (`keys.is_offered`)."""
         finding = self.list.finding
         if action in ("sequence", "list"):
             known = action == "list" and finding is not None and bool(finding.query)

@@ -12,7 +12,6 @@ from textual.widgets import Static
 
 from tokfmt.base.options import parse_count
 from tokfmt.browser import keys
-from tokfmt.browser.data.answers import FIRST, LAST
 from tokfmt.browser.data.outline import (
     Bytes,
     OpenedParts,
@@ -23,15 +22,15 @@ from tokfmt.browser.data.outline import (
     row_of_byte,
     sequence_of,
 )
-from tokfmt.browser.data.session import Session, row_at
+from tokfmt.browser.data.session import Session, may_hold, row_at
 from tokfmt.browser.data.spots import ByteSpot, Spot
 from tokfmt.browser.data.types import Pointer
-from tokfmt.browser.data.workers import Job
 from tokfmt.browser.tabs.base import Tab
 from tokfmt.browser.widgets.hex_view import HexView
 from tokfmt.browser.widgets.loading import Leaping, Loader
 from tokfmt.browser.widgets.outline import Parts
-from tokfmt.errors import OptionError, TokfmtError
+from tokfmt.browser.work import Work
+from tokfmt.errors import OptionError
 from tokfmt.wording import counted, printable
 
 WIDE = 134
@@ -54,17 +53,17 @@ class IndexTab(Tab):
     _wish: ByteSpot | None = None
     _looks: Loader
     _reveals = False  # a jump shows bytes; the focus may arrive later
-    _counting = 0
     _left: Row | None = None  # the line of the cursor when a jump showed other bytes
     _about: Row | None = None  # the line that describes the byte under the cursor
     _before: Row | None = None  # the line of the cursor before the same dataset was opened again
 
     def __init__(self, id: str) -> None:  # noqa: A002 - Textual's word
         super().__init__(id=id)
-        self._looks = Loader(self)
+        self._looks, self._counts = Loader(self), Work(self)
 
     def on_unmount(self) -> None:
         self._looks.close()
+        self._counts.cancel()
 
     def compose(self) -> ComposeResult:
         with Container(id="inside"):
@@ -82,8 +81,9 @@ class IndexTab(Tab):
             self._before = self.parts.row or self._before
             if self.hex.has_focus and self.hex.path is not None:
                 self._wish = self.spot()
-        self.session, self.bytes, self._counting, self._left = session, None, 0, None
+        self.session, self.bytes, self._left = session, None, None
         self.loader.forget()
+        self._counts.cancel()
         self.hex.clear()
         self.parts.show(Outline(()))
         self.parts.border_title = "reading …"
@@ -106,7 +106,7 @@ class IndexTab(Tab):
 
     @property
     def idle(self) -> bool:
-        return not self._counting and self._looks.idle
+        return not self._counts and self._looks.idle
 
     def enter(self) -> None:
         self.parts.focus()
@@ -149,14 +149,9 @@ class IndexTab(Tab):
         follows, self._reveals = self.hex.has_focus or self._reveals, False
         if path is None or not follows:
             return
-        asks = session.refused is None and session.port.whole and path.is_local
 
         def look() -> tuple[Row | None, bool]:
-            row = row_of_byte(outline, path, offset)
-            try:
-                return row, not asks or row_at(session, Pointer(path, offset)) is not None
-            except TokfmtError:
-                return row, False
+            return row_of_byte(outline, path, offset), may_hold(session, Pointer(path, offset))
 
         def then(found: tuple[Row | None, bool]) -> None:
             row, self.hex.leads = found
@@ -183,13 +178,9 @@ class IndexTab(Tab):
     def _opening(self, message: Parts.Opening) -> None:
         outline, number = self.parts.outline, message.section
         section = outline.sections[number]
-        self._counting += 1
-        Job(lambda job: section.count, lambda count: self.call_later(self._counted, outline, number, count))
+        self._counts.begin(number, lambda _: section.count, lambda count: self._counted(outline, number, count))
 
     def _counted(self, outline: Outline, section: int, count: object) -> None:
-        if outline is not self.parts.outline:  # another dataset is shown by now
-            return
-        self._counting -= 1
         self.parts.opening.discard(section)
         if isinstance(count, int):
             on_it = self.parts.row == Row(section)
@@ -204,13 +195,10 @@ class IndexTab(Tab):
         """Ask for a byte offset, and go to it."""
         from tokfmt.browser.dialogs import Question
 
-        await Question("byte offset, or file:offset", self._to_byte, at_once=(FIRST, LAST)).ask(self.app)
+        pane = self.hex if self.hex.has_focus else self.parts
+        await Question("byte offset, or file:offset", self._to_byte, ends=pane.action_to).ask(self.app)
 
     def _to_byte(self, answer: str) -> None:
-        if answer in (FIRST, LAST):
-            pane = self.hex if self.hex.has_focus else self.parts
-            pane.action_to(0 if answer == FIRST else -1)
-            return
         name, _, number = answer.rpartition(":")
         shown = self.hex.path or self.session.path
         path = (shown.parent if self.session.is_file else self.session.path) / name if name else shown

@@ -9,7 +9,7 @@ import random
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 
 from tokfmt.browser import keys
-from tokfmt.browser.data.answers import FIRST, LAST, byte_finder, number_words, parse_number, row_of
+from tokfmt.browser.data.answers import byte_finder, number_words, parse_number, row_of
 from tokfmt.browser.data.facts import TokenFacts, byte_offset_of_unit, facts_of
 from tokfmt.browser.data.layout import Mode, TokenStyle
 from tokfmt.browser.data.opening import UNKNOWN, recipe_of, samples_of
@@ -42,7 +42,7 @@ from tokfmt.browser.tabs.titles import layout_words, list_title, row_title, shar
 from tokfmt.browser.widgets.frame import Divider, FindBar, TopBar, filter_words
 from tokfmt.browser.widgets.loading import Leaping, Loader
 from tokfmt.browser.widgets.packing import PackingHead
-from tokfmt.browser.widgets.reader import MoreFacts, Reader, TokenDetails
+from tokfmt.browser.widgets.reader import Reader, TokenDetails
 from tokfmt.browser.widgets.sequence_list import SequenceList
 from tokfmt.browser.widgets.strip import PackingStrip
 from tokfmt.errors import OptionError, TokfmtError
@@ -55,13 +55,6 @@ if TYPE_CHECKING:
 
 NARROWEST, WIDEST = 20, 80  # per cent
 _MARKED = 32  # tokens of a query
-
-
-class Jump(NamedTuple):
-    """A move to a hit: the hit, and the position of its first unit."""
-
-    found: Found
-    where: Where
 
 
 class SequencesTab(Tab):
@@ -191,7 +184,7 @@ class SequencesTab(Tab):
         return not self.has_class("refused") and super().check_action(action, parameters)
 
     def offers(self, action: str, parameters: tuple[object, ...]) -> bool:  # noqa: ARG002 - those of other tabs do
-        """Return whether an action would do something now (`keys.Offering`)."""
+        """Return whether an action would do something now (`keys.is_offered`)."""
         if not hasattr(self, "session"):
             return False
         if action == "escape":
@@ -290,13 +283,14 @@ class SequencesTab(Tab):
 
     def _detail(self, facts: TokenFacts | Damage | None) -> None:
         facts = facts if self._behind is None else None  # they were asked for before the reader was cleared
-        self._facts, parts, more = facts, self.strip.parts, MoreFacts(singular=self.session.view.singular)
+        self._facts, parts, origin, found = facts, self.strip.parts, "", ""
         if isinstance(facts, TokenFacts) and parts is not None and parts.row == facts.row:
             part = parts.at(facts.unit)
-            more = more._replace(origin="" if part is None else parts.parts[part].words(facts.unit))
+            origin = "" if part is None else parts.parts[part].words(facts.unit)
         if isinstance(facts, TokenFacts) and self._frequencies is not None:
-            more = more._replace(frequency=self._frequencies.of(facts.value))
-        self.query_one(TokenDetails).show(facts, self.port.unit, more)
+            frequency = self._frequencies.of(facts.value)
+            found = "" if frequency is None else frequency.words(self.session.view.singular)
+        self.query_one(TokenDetails).show(facts, self.port.unit, origin, found)
         if facts is not None:
             self.call_after_refresh(self._find_more)  # beside the first rows, it would take the processor from them
 
@@ -335,9 +329,7 @@ class SequencesTab(Tab):
 
     @on(Divider.Dragged)
     def _dragged(self, message: Divider.Dragged) -> None:
-        self._split(round(100 * message.column / max(1, self.size.width)))
-
-    def _split(self, share: int) -> None:
+        share = round(100 * message.column / max(1, self.size.width))
         self.share = max(NARROWEST, min(WIDEST, share))
         self.list.styles.width = f"{self.share}%"
 
@@ -362,12 +354,12 @@ class SequencesTab(Tab):
 
         def answered(answer: str) -> None:
             self._go_to(answer)
-            if answer not in (FIRST, LAST):
-                answers[:] = [*(one for one in answers if one != answer), answer]
+            answers[:] = [*(one for one in answers if one != answer), answer]
 
         # a question without an answer is asked, too, as its digits would be keys of the browser
         check = None if view.port.count else refuse
-        await Question(question, answered, check=check, recent=answers, at_once=(FIRST, LAST)).ask(self.app)
+        pane = self.reader if self.reader.has_focus else self.list
+        await Question(question, answered, check=check, recent=answers, ends=pane.action_to).ask(self.app)
 
     def _go_to(self, answer: str) -> None:
         """Go to a place in words.
@@ -376,26 +368,17 @@ class SequencesTab(Tab):
             OptionError: The words name no place.
         """
         words, port, view = answer.strip(), self.session.port, self.session.view
-        if words in (FIRST, LAST):
-            pane = self.reader if self.reader.has_focus else self.list
-            pane.action_to(0 if words == FIRST else -1)
-        elif words.startswith("@"):
-            self.loader.ask(byte_finder(self.session, self.port, self.where, words[1:]), self._to_found)
+        if words.startswith("@"):
+            self.go_to_sequence(byte_finder(self.session, self.port, self.where, words[1:]))
         elif words.startswith("t:"):
             if view.axis is None:
                 raise OptionError("records have no token positions before all are tokenized. Name a row")
             position = parse_number(words[2:], view.tokens, "token")
-            self.loader.ask(lambda: located(port, position) or "no row holds this token", self._to_found)
+            self.go_to_sequence(lambda: located(port, position), "no row holds this token")
         elif ":" in words:
             self.host.go(parse_spot(words))
         else:
             self.host.go(self.here((row_of(words, port.count, view.singular), 0)))
-
-    def _to_found(self, found: Where | str) -> None:
-        if isinstance(found, str):
-            self.notify(found, severity="error", markup=False)
-        else:
-            self.host.go(self.here(found))
 
     def action_bytes(self) -> None:
         """Show the bytes of the token under the cursor in the tab of the index."""
@@ -436,18 +419,15 @@ class SequencesTab(Tab):
         session, where = self.session, (self.where[0], unit)
         if not session.port.count:
             return
-        if session.view.name == "samples" and self._has_documents:
+        if session.view.name == "samples" and any(view.name == "documents" for view in session.opened.views):
             self.host.go(Spot(view="documents"))
             return
 
         def then(found: Target) -> None:
-            self.host.go(found.spot._replace(number=self.host.number_of(found.request)))
+            request, spot = found
+            self.host.go(spot._replace(number=self.host.number_of(request)))
 
         self.loader.ask(lambda: target_of(session, where), then)
-
-    @property
-    def _has_documents(self) -> bool:
-        return any(view.name == "documents" for view in self.session.opened.views)
 
     # find and filter
 
@@ -570,7 +550,6 @@ class SequencesTab(Tab):
         self._say()
         self._mark()
 
-    @on(TokenDetails.Followed)
     def action_occurrences(self) -> None:
         """List all rows with the token under the cursor, or with the marked tokens in a row."""
         port, (row, unit), marked = self.port, self.where, self.reader.marked
@@ -686,13 +665,13 @@ class SequencesTab(Tab):
 
     # moves to hits
 
-    def _arrive(self, jump: Jump) -> None:
-        """Go to the target of a jump."""
-        self._targets.append(jump.where)
+    def _arrive(self, found: Found, where: Where) -> None:
+        """Go to a hit, whose first unit is at a place."""
+        self._targets.append(where)
         bar = self.query_one(FindBar)
-        bar.number, bar.wrapped = jump.found.number, jump.found.wrapped
+        bar.number, bar.wrapped = found.number, found.wrapped
         self._say()
-        self.go(jump.where)
+        self.go(where)
 
     def _jump_first(self, search: SearchJob, origin: Where) -> None:
         """Go to the first hit after the start of the search, unless the cursor moved."""
@@ -701,7 +680,7 @@ class SequencesTab(Tab):
             return
         moves = self._moves
 
-        def first() -> Jump | None:
+        def first() -> tuple[Found, Where] | None:
             if self.origin is None:  # the jump is done
                 return None
             found = search.first(self._from)
@@ -710,14 +689,14 @@ class SequencesTab(Tab):
             if found is None or (found.wrapped and search.running and not search.results.round):
                 return None
             self._last = moves, search, found
-            return Jump(found, search.where(found))
+            return found, search.where(found)
 
-        def then(jump: Jump | None) -> None:
+        def then(jump: tuple[Found, Where] | None) -> None:
             if jump is not None and self.origin is not None:
                 self.origin = None
                 if search is not self.filtered:  # else the move to its list has kept the way back
                     self.host.leave()
-                self._arrive(jump)
+                self._arrive(*jump)
 
         if search.results.hits:
             self._jumps.ask(first, then)
@@ -735,7 +714,7 @@ class SequencesTab(Tab):
             return
         where, moves, self.origin = self.where, self._moves, None
 
-        def stepped() -> Jump | None:
+        def stepped() -> tuple[Found, Where] | None:
             last = self._last
             if last is not None and last[:2] == (moves, search):
                 place = last[2].row, last[2].start
@@ -743,16 +722,16 @@ class SequencesTab(Tab):
                 place = where[0], search.at(where, end=step > 0)
             found = search.following(place, step, self.filtered)
             self._last = None if found is None else (moves, search, found)
-            return None if found is None else Jump(found, search.where(found))
+            return None if found is None else (found, search.where(found))
 
-        def then(jump: Jump | None) -> None:
+        def then(jump: tuple[Found, Where] | None) -> None:
             if jump is None:
                 self.notify("No hit is in the listed rows. F removes the filter.")
             else:
-                if jump.where == where and self.filtered is not None:
+                if jump[1] == where and self.filtered is not None:
                     self.notify("No other hit is in the listed rows. F removes the filter.")
                 self.host.leave()
-                self._arrive(jump)
+                self._arrive(*jump)
 
         self._jumps.ask(stepped, then)
 
@@ -871,7 +850,9 @@ class SequencesTab(Tab):
             return
         self._uncounted = False
         if session.shown not in session.padding:
-            self._known.ask(lambda: _padding(session), partial(self._say_padding, session, session.shown))
+            from tokfmt.browser.data.columns import padding_share
+
+            self._known.ask(lambda: padding_share(session), partial(self._say_padding, session, session.shown))
 
         def work() -> Frequencies | None:
             from tokfmt.browser.data.frequency import frequencies_of
@@ -908,12 +889,3 @@ class SequencesTab(Tab):
         for one in (self.search, self.filtered):
             if one is not None:
                 one.cancel()
-
-
-def _padding(session: Session) -> float:
-    from tokfmt.browser.data.columns import padding_share
-
-    try:
-        return padding_share(session) or 0.0
-    except TokfmtError:
-        return 0.0  # the row that cannot be read shows the error

@@ -24,7 +24,7 @@ from tokfmt.browser.data.overview import (
     starts_alone,
     whole_pass,
 )
-from tokfmt.browser.data.packing import FillHistogram, FillLines, Fills, fills_of
+from tokfmt.browser.data.packing import FillLines, Fills, fills_of
 from tokfmt.browser.data.session import Counted, Session
 from tokfmt.browser.data.spots import Spot
 from tokfmt.browser.keys import pressing
@@ -122,7 +122,7 @@ class StatisticsTab(Working):
         """Show how full samples are in place of their lengths, which are all the same."""
         table = self.query_one("#lengths", Table)
         if fills is not None and not isinstance(table.lines, FillLines):
-            lines = FillLines(FillHistogram(fills, 10))
+            lines = FillLines(fills, 10)
             table.show(lines, first=lambda: lines.fullest)
 
     def on_resize(self) -> None:

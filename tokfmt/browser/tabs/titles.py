@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import zip_longest
-
 from tokfmt.browser.data.layout import Mode
 from tokfmt.browser.data.parts import RowParts
 from tokfmt.browser.data.rows import RowSource, Span, View
 from tokfmt.browser.data.session import Session
-from tokfmt.wording import bar, counted, printable
-
-_BAR = 8  # cells of the share of a source
+from tokfmt.wording import counted, printable
 
 
 def list_title(view: View, port: RowSource, split: str) -> str:
@@ -28,12 +24,9 @@ def row_title(view: View, port: RowSource, row: int) -> str:
 
 
 def shares_words(parts: RowParts, room: int) -> str:
-    """Return the share of each source in a row, with bars, as far as there is room; the pass if it is not the first."""
+    """Return the share of each source in a row, as far as there is room; the pass if it is not the first."""
     words = [f" · {printable(name)} {share:.0%}" for name, share in parts.shares]
     words += [f" · pass {parts.epoch + 1:,}"] if parts.epoch else []
-    bars = [f" {bar(share, _BAR)}" for _, share in parts.shares]
-    if sum(map(len, (*words, *bars))) <= room:
-        return "".join(map("".join, zip_longest(words, bars, fillvalue="")))
     found = ""
     for word in words:
         if len(found) + len(word) <= room:
@@ -50,11 +43,7 @@ def layout_words(session: Session, mode: Mode, *, of_text: bool, whitespace: boo
         if session.vocabulary or session.choice
         else ["--tokenizer shows tokens" if of_text else "--tokenizer shows text"]
     )
-    return " · ".join([*hint, *words, *([tokenizer_of(session)] if session.vocabulary else [])])
-
-
-def tokenizer_of(session: Session) -> str:
-    """Return the short name of the tokenizer in use; "" for none."""
-    if session.choice is None:
-        return ""
-    return session.choice.short + (" (as last time)" if session.choice.source == "last time" else "")
+    named = []
+    if session.vocabulary and session.choice is not None:
+        named = [session.choice.short + (" (as last time)" if session.choice.source == "last time" else "")]
+    return " · ".join([*hint, *words, *named])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len
 from textual import events
@@ -31,47 +31,14 @@ if TYPE_CHECKING:
 _GAP = " · "
 
 
-class Summary(NamedTuple):
-    """The facts about a dataset in the first line: its name, its format, its counts of rows, tokens and padding."""
-
-    name: str
-    format: str = ""
-    counts: str = ""
-    tokens: str = ""
-    padding: str = ""
-
-    def tails(self) -> list[tuple[str, ...]]:
-        """Return the counts, from all of them to those that are never left out."""
-        return [(self.counts, self.tokens, self.padding), (self.counts, self.tokens), (self.counts,)]
-
-
 _LEAST = 6  # cells of a name that is cut
 _NAMED = 22  # cells of what has failed
 
 
-def summary(session: Session, loading: Loading | None, number: int, datasets: int) -> tuple[Summary, str]:
-    """Return the facts about the dataset, and the loading stage in words ("" for none).
-
-    Args:
-        session: The dataset.
-        loading: Its stages.
-        number: Its number, from 0.
-        datasets: The number of datasets between which a key changes; 1 for none.
-    """
-    view, more = session.view, f" ({number + 1} of {datasets}, d)" if datasets > 1 else ""
-    name, format_ = f"{printable(session.path.name)}{more}", session.format_name or "unknown format"
+def loading_words(session: Session, loading: Loading | None) -> str:
+    """Return the stage in which a dataset is loaded in words, or what has failed; "" for neither."""
     if session.refused is not None:
-        return Summary(name, format_, "cannot be read"), ""
-    rows = f"{short(view.port.count)}{'' if view.port.whole else '+'} {plural(view.singular, view.port.count)}"
-    many = view.tokens
-    tokens = "" if view.axis is None else f"{short(many)} {plural('token', many)}"
-    padding = session.padding.get(view.name)
-    if padding and view.name == "samples":  # its padding is on the axis
-        tokens = f"{short(many)} {plural('position', many)}"
-    return Summary(name, format_, rows, tokens, f"{padding:.1%} padding" if padding else ""), _loading(session, loading)
-
-
-def _loading(session: Session, loading: Loading | None) -> str:
+        return ""
     if loading is not None and loading.job is not None:
         job, share = loading.job, loading.job.share
         if loading.stage == "tokenizer":
@@ -112,23 +79,27 @@ class Card(Static):
 
     def __init__(self) -> None:
         super().__init__("", id="card", markup=False)
-        self._facts, self._beside, self._verdict = Summary(""), "", Content("")
+        self._shown: tuple[str, list[str], list[str], Content] = "", [], [], Content("")
 
-    def say(self, session: Session, facts: Summary) -> None:
-        """Show a dataset."""
-        found = facts, _beside(session, facts), _verdict(session)
-        if found != (self._facts, self._beside, self._verdict):
-            self._facts, self._beside, self._verdict = found
+    def say(self, session: Session, more: str) -> None:
+        """Show a dataset; `more` follows its name."""
+        found = f"{printable(session.path.name)}{more}", _beside(session), _counts(session), _verdict(session)
+        if found != self._shown:
+            self._shown = found
             self.refresh()
 
     def render(self) -> Content:
-        room, gap = self.content_size.width, Content.styled(_GAP, "$quiet")
-        name = Content.styled(shortened(self._facts.name, max(_LEAST, room // 2)), "bold")
-        for counts in self._facts.tails():
-            right = gap.join([Content(one) for one in counts if one] + ([self._verdict] if self._verdict else []))
-            left, parts = room - right.cell_length - 2, self._beside.split(_GAP)
-            for kept in range(len(parts), -1, -1):
-                line = name + Content.styled(f"  {_GAP.join(parts[:kept])}", "$quiet")
+        room, gap, (named, beside, counts, verdict) = (
+            self.content_size.width,
+            Content.styled(_GAP, "$quiet"),
+            self._shown,
+        )
+        name = Content.styled(shortened(named, max(_LEAST, room // 2)), "bold")
+        for many in range(len(counts), 0, -1):
+            right = gap.join([*map(Content, counts[:many]), *([verdict] if verdict else [])])
+            left = room - right.cell_length - 2
+            for kept in range(len(beside), -1, -1):
+                line = name + Content.styled(f"  {_GAP.join(beside[:kept])}", "$quiet")
                 if line.cell_length <= left:
                     return line + Content(" " * (room - line.cell_length - right.cell_length)) + right
         return name
@@ -138,13 +109,25 @@ class Card(Static):
         await self.run_action("app.tab('statistics')")
 
 
-def _beside(session: Session, facts: Summary) -> str:
+def _beside(session: Session) -> list[str]:
     """Return the format, the type, the size and the tokenizer of a dataset, as far as they are known."""
     axis = session.view.axis
     kind = "" if session.refused is not None or axis is None else str(axis.info.dtype)
     size = human_bytes(session.stamp.size) if session.stamp is not None and session.stamp.is_whole else ""
     named = session.choice.short if session.choice is not None and session.vocabulary is not None else ""
-    return _GAP.join(filter(None, (facts.format, kind, size, named)))
+    return [one for one in (session.format_name or "unknown format", kind, size, named) if one]
+
+
+def _counts(session: Session) -> list[str]:
+    """Return the number of rows, of tokens and the share of padding, as far as they are known."""
+    if session.refused is not None:
+        return ["cannot be read"]
+    view, padding = session.view, session.padding.get(session.view.name)
+    found = [f"{short(view.port.count)}{'' if view.port.whole else '+'} {plural(view.singular, view.port.count)}"]
+    if view.axis is not None:
+        noun = "position" if padding and view.name == "samples" else "token"  # the padding is on the axis
+        found.append(f"{short(view.tokens)} {plural(noun, view.tokens)}")
+    return [*found, *([f"{padding:.1%} padding"] if padding else [])]
 
 
 def badge(verdict: CheckReport | None) -> Content:
@@ -346,8 +329,6 @@ def _in_line(node: DOMNode, binding: Binding) -> bool:
 
 
 _BAR = 12
-_ALL, _NO_RATE, _NO_BAR, _SHORT = range(4)
-"""Details of the line of a search; the first that fits is shown."""
 _QUIET = "$quiet"
 
 
@@ -366,7 +347,7 @@ class FindBar(Static):
         self._filter: SearchJob | None = None
         self.display = False
 
-    def say(self, search: SearchJob | None, filtered: SearchJob | None) -> None:
+    def say(self, search: SearchJob | None, filtered: SearchJob | None = None) -> None:
         """Show a search and how many of its rows the filter lists, if there is another one; hide the line for None."""
         if search is not self._search:
             self.number, self.wrapped = -1, False
@@ -379,25 +360,24 @@ class FindBar(Static):
         if search is None:
             return Content("")
         words, room = printable(search.words), self.content_size.width
-        for detail in (_ALL, _NO_RATE, _NO_BAR):
-            line = self._line(search, words, detail)
-            if line.cell_length <= room:
-                return line
-        left = room - self._line(search, "", _SHORT).cell_length
-        return self._line(search, shortened(words, max(_LEAST, left)), _SHORT)
+        line = self._line(search, words, whole=True)
+        if line.cell_length <= room:
+            return line
+        left = room - self._line(search, "", whole=False).cell_length
+        return self._line(search, shortened(words, max(_LEAST, left)), whole=False)
 
-    def _line(self, search: SearchJob, words: str, detail: int) -> Content:
-        """Return the line in more or less detail."""
-        parts = [Content.styled(words, "bold $foreground"), self._hits(search, whole=detail < _SHORT)]
+    def _line(self, search: SearchJob, words: str, *, whole: bool) -> Content:
+        """Return the line, or one that leaves out what is needed least."""
+        parts = [Content.styled(words, "bold $foreground"), self._hits(search, whole=whole)]
         if search.failure:
             parts.append(Content.styled(search.failure, "$text-error"))
         if search.running:
-            parts.append(_progress(search, detail))
+            parts.append(_progress(search, whole=whole))
         elif search.cancelled:
             parts.append(Content.styled("stopped", "$text-warning"))
         if self.wrapped:
             parts.append(Content.styled("went around", "$text-warning"))
-        return Content("  " if detail == _SHORT else "   ").join(parts)
+        return Content("   " if whole else "  ").join(parts)
 
     def _hits(self, search: SearchJob, *, whole: bool) -> Content:
         results, row = search.results, search.scope.singular
@@ -413,14 +393,14 @@ class FindBar(Static):
         return Content.styled(text, "$text-success")
 
 
-def _progress(search: SearchJob, detail: int) -> Content:
-    job = search.job
-    done, rate = round(_BAR * (job.share or 0)), f"{job.share or 0:4.0%}"
-    if detail >= _NO_BAR:
-        return Content.styled(rate.strip(), _QUIET)
-    if detail < _NO_RATE:
-        rate += f" {short(job.done)} {job.unit}, {short(round(search.rate))}/s"
-    return Content.assemble(("━" * done, "$success"), ("━" * (_BAR - done), "$foreground 20%"), (f" {rate}", _QUIET))
+def _progress(search: SearchJob, *, whole: bool) -> Content:
+    share = search.job.share or 0
+    done, words = round(_BAR * share), Content.styled(f"{share:.0%}", _QUIET)
+    return (
+        Content.assemble(("━" * done, "$success"), ("━" * (_BAR - done), "$foreground 20%"), " ", words)
+        if whole
+        else words
+    )
 
 
 def filter_words(filtered: SearchJob) -> str:
@@ -430,7 +410,7 @@ def filter_words(filtered: SearchJob) -> str:
     rows = filtered.results.rows_held
     cut = f", the first {short(rows)} listed" if rows < results.sequences else ""
     failed = " ✗" if filtered.failure else ""
-    return f"▼ {printable(filtered.words)}: {short(results.sequences)}{more}{cut}{failed} · F removes it"
+    return f"▼ {printable(filtered.words)}: {short(results.sequences)}{more}{cut}{failed}"
 
 
 _KINDS = {
@@ -454,11 +434,6 @@ class StatusLine(Static):
         if parts != self._parts:
             self._parts, height = parts, self.styles.height
             self.refresh(layout=height is not None and height.is_auto)
-
-    @property
-    def words(self) -> str:
-        """Return the text of the line."""
-        return _GAP.join(text for text, _ in self._parts)
 
     def render(self) -> Content:
         return Content.styled(_GAP, _KINDS["dim"]).join(
@@ -495,12 +470,6 @@ class Divider(Widget):
             self.post_message(self.Dragged(event.screen_x))
 
 
-_WAYS = (
-    ("4", "Bytes: the parts and bytes of its files"),
-    ("3", "Problems: all that a check finds"),
-)
-
-
 class Refusal(Static, can_focus=True):
     """The error in place of a dataset. It takes the focus, so that keys work."""
 
@@ -512,7 +481,7 @@ class Refusal(Static, can_focus=True):
         error = session.refused
         known = isinstance(error, TokfmtError)
         why = " ".join(str(error).split()) if known else session.failure
-        ways = [*_WAYS]
+        ways = [("4", "Bytes: the parts and bytes of its files"), ("3", "Problems: all that a check finds")]
         ways += [("d", "Another dataset")] if datasets > 1 else []
         ways += [("V", "Another split")] if len(session.splits) > 1 else []
         self.update(

@@ -136,7 +136,7 @@ class HexView(VirtualTable):
             self.post_message(self.Moved())
 
     def offers(self, action: str, parameters: tuple[object, ...]) -> bool:  # noqa: ARG002 - none has any
-        """Return whether an action would do something now (`keys.Offering`)."""
+        """Return whether an action would do something now (`keys.is_offered`)."""
         return action != "choose" or self.leads
 
     def cells(self, line: int, width: int) -> Cells:  # noqa: ARG002 - a line has 16 bytes
@@ -145,11 +145,7 @@ class HexView(VirtualTable):
         if row is None or isinstance(row, Damage):
             text = "…" if row is None else f"✗ {row.why}"
             return [(f"{line * BYTES_IN_ROW:0{digits}x}  {text}", "damage")]
-        under = " byte" if self.has_focus else " byte-blurred"
-        return [
-            (one.text, f"{one.kind}{' marked' if one.marked else ''}{under if one.cursor else ''}")
-            for one in cells_of(row, digits, self.at, self.marked)
-        ]
+        return cells_of(row, digits, self.at, self.marked, "byte" if self.has_focus else "byte-blurred")
 
     def _named(self, path: Place) -> str:
         """Return the name of a file; in a directory, its path relative to the dataset."""

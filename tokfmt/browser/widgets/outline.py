@@ -1,8 +1,4 @@
-"""The parts of a dataset's files as lines: sections, and the fields of open sections below them.
-
-The number of fields is unbounded: lines are addressed by number, and fields are decoded in blocks when they are shown.
-As in `rows`, `peek` returns cached fields, and `load` reads in a worker.
-"""
+"""The parts of a dataset's files as lines, which open to their fields."""
 
 from __future__ import annotations
 

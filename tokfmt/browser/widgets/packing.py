@@ -78,15 +78,15 @@ class PackingHead(WithLoader, Static):
 
 
 def _used(packing: Packing, room: int) -> Content:
-    """Return the line of the share of positions that hold tokens."""
-    words = f"{'▲' if packing.is_odd else '✓'} {packing.words}"
-    share = f" {percent(packing.used)} · "
-    wide = max(4, room - len(_USED) - len(share) - len(words))
-    drawn = bar(packing.used, min(wide, 40))
-    rest = "·" * (min(wide, 40) - len(drawn))
-    verdict = "bold $text-warning" if packing.is_odd else "$text-success"
+    """Return the line of the share of positions that hold tokens, with a remedy if they are few."""
+    share, odd = f" {percent(packing.used)}", f" · ▲ {packing.words}" if packing.is_odd else ""
+    wide = min(40, max(4, room - len(_USED) - len(share) - len(odd)))
+    drawn = bar(packing.used, wide)
     return Content.assemble(
-        (_USED, "bold $text-primary"), (drawn, "$text-primary"), (f"{rest}{share}", _QUIET), (words, verdict)
+        (_USED, "bold $text-primary"),
+        (drawn, "$text-primary"),
+        (f"{'·' * (wide - len(drawn))}{share}", _QUIET),
+        (odd, "bold $text-warning"),
     )
 
 
@@ -106,16 +106,16 @@ def _beside(packing: Packing) -> list[Content]:
     """Return the histogram of the fill, with a heading; nothing if it is not counted."""
     if packing.fills is None:
         return []
-    from tokfmt.browser.data.packing import FillHistogram
+    from tokfmt.browser.data.packing import FillLines
 
-    histogram = FillHistogram(packing.fills, _INTERVALS)
+    histogram = FillLines(packing.fills, _INTERVALS)
     counts = histogram.counts
     most, cells = max(1, *counts), max(len(f"{count:,}") for count in counts)
     found = list[Content]()
     for line, count in enumerate(counts):
         found.append(
             Content.assemble(
-                (f"{histogram.name(line):>7} ", _QUIET),
+                (f"{histogram.interval(line):>7} ", _QUIET),
                 (f"{bar(count / most, _BAR):<{_BAR}} ", "$text-primary"),
                 (f"{count:>{cells},}", "$foreground"),
                 ("" if line else " samples", _QUIET),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from textual import getters, on
 from textual.app import ComposeResult
 from textual.containers import Container, Vertical
-from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Static
 
@@ -53,13 +52,6 @@ class Side(Vertical):
 
     pane = getters.query_one(Pane)
     """The reader of the side."""
-
-    class Moved(Message):
-        """The reader of a side moved."""
-
-        def __init__(self, side: Side) -> None:
-            super().__init__()
-            self.side = side
 
     def __init__(self, number: int) -> None:
         super().__init__(id="ab"[number], classes="side")
@@ -115,10 +107,8 @@ class Side(Vertical):
         return span.length if isinstance(span, Span) else None
 
     @on(Reader.Moved)
-    def _moved(self, message: Reader.Moved) -> None:
-        message.stop()
+    def _moved(self) -> None:
         self._mark()
-        self.post_message(self.Moved(self))
 
     def held(self) -> tuple[int, int]:
         """Return a token and its line on the screen: that of the cursor, or else the first one."""
@@ -191,8 +181,8 @@ class PairScreen(Widget):
             for side in self.sides:
                 side.mark(marks)
 
-    @on(Side.Moved)
-    def _moved(self, message: Side.Moved) -> None:
+    @on(Reader.Moved)
+    def _followed(self, message: Reader.Moved) -> None:
         message.stop()
         self.follow()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import textwrap
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.segment import Segment
 from textual import events
@@ -42,10 +42,9 @@ from tokfmt.browser.data.workers import said
 from tokfmt.browser.keys import pressed
 from tokfmt.browser.widgets.loading import Leaping, WithLoader
 from tokfmt.browser.widths import roomy
-from tokfmt.wording import counted, printable
+from tokfmt.wording import printable
 
 if TYPE_CHECKING:
-    from tokfmt.browser.data.frequency import Frequency
     from tokfmt.browser.data.parts import RowParts
 
 STYLES = {kind: f"reader--{kind.name.lower()}" for kind in Kind}
@@ -72,9 +71,9 @@ Step = Callable[[ReaderPosition], None]
 class Reader(WithLoader, can_focus=True):
     """Show a row of a port, with the cursor on a token.
 
-    `hits` are intervals of tokens of the row to mark, and `beside` are the tokens that overlap the one under the cursor
-    of another reader: set them and call `refresh`. If the rows are those of a recipe (`of_recipe`), the tokens have the
-    colors of their sources, which `color_by` states.
+    While a row is loading, the reader is `opening` and cannot move. `hits` are intervals of tokens of the row to mark,
+    and `beside` are the tokens that overlap the one under the cursor of another reader: set them and call `refresh`. If
+    the rows are those of a recipe (`of_recipe`), the tokens have the colors of their sources, which `color_by` states.
     """
 
     BINDINGS = keys.READER
@@ -103,7 +102,7 @@ class Reader(WithLoader, can_focus=True):
         self.of_recipe = False
         self._parts: RowParts | None = None
         self.lines: list[Line] = []
-        self.left, self._opening, self._asked = 0, False, (0, 0)
+        self.left, self.opening, self._asked = 0, False, (0, 0)
         self._steps: deque[tuple[Step, int | None]] = deque()  # moves that wait for a chunk, and lines around it
         self._loading, self._empty = False, True
 
@@ -124,20 +123,15 @@ class Reader(WithLoader, can_focus=True):
         return self.scroll.cursor if self.scroll else 0
 
     @property
-    def opening(self) -> bool:
-        """Return whether a row is loading, so that the reader cannot move."""
-        return self._opening
-
-    @property
     def bound_for(self) -> tuple[int, int]:
         """Return the row and the unit that are loading, or else those on the screen."""
-        return self._asked if self._opening else (self.row, self.cursor)
+        return self._asked if self.opening else (self.row, self.cursor)
 
     def show(self, port: RowSource, token_style: TokenStyle, row: int, unit: int = 0) -> None:
         """Show a row with the cursor on one of its units. The old row stays until the new one is loaded."""
         self._forget()
         self.port, self.token_style, options = port, token_style, self.options
-        self._opening, self._asked, self._empty = True, (row, unit), False
+        self.opening, self._asked, self._empty = True, (row, unit), False
         if not self.size.width:
             return  # `on_resize` lays it out
 
@@ -150,7 +144,7 @@ class Reader(WithLoader, can_focus=True):
                 self.row, self.hits, self.mark_from = row, [], None
             self.damage = found if isinstance(found, Damage) else None
             self.scroll = found if isinstance(found, ReaderPosition) else None
-            self.left, self._opening = 0, False
+            self.left, self.opening = 0, False
             self._steps.appendleft((_nothing, AROUND))
             self._step()
 
@@ -165,7 +159,7 @@ class Reader(WithLoader, can_focus=True):
     def clear(self, port: RowSource) -> None:
         """Show nothing, for a port without rows, or a list without any, until a row is shown."""
         self._forget()
-        self.port, self.scroll, self.damage, self._opening, self._empty = port, None, None, False, True
+        self.port, self.scroll, self.damage, self.opening, self._empty = port, None, None, False, True
         self.row, self.hits, self.mark_from, self.lines = 0, [], None, []
         self._settle()
 
@@ -208,7 +202,7 @@ class Reader(WithLoader, can_focus=True):
 
     def _step(self) -> None:
         """Do the waiting moves; if a move lacks a chunk, load the chunk and try again."""
-        if self._opening or self._loading:
+        if self.opening or self._loading:
             return
         scroll = self.scroll
         while self._steps:
@@ -352,7 +346,7 @@ class Reader(WithLoader, can_focus=True):
         return range(min(self.mark_from, self.scroll.cursor), max(self.mark_from, self.scroll.cursor) + 1)
 
     def action_tokens(self, count: int) -> None:
-        self.move(lambda scroll: scroll.by_tokens(count))
+        self.move(lambda scroll: scroll.to(scroll.cursor + count))
 
     def action_by(self, count: int) -> None:
         self.move(lambda scroll: scroll.by_lines(count))
@@ -486,20 +480,6 @@ def _opened(roll: RowLayout, unit: int) -> ReaderPosition:
 # the token under the cursor
 
 
-class MoreFacts(NamedTuple):
-    """Facts about a token that other rows are read for.
-
-    Attributes:
-        origin: The document that it is from, and its position there, in words; "" without one.
-        frequency: The frequency of its ID; None if it is not counted.
-        singular: The noun for one row.
-    """
-
-    origin: str = ""
-    frequency: Frequency | None = None
-    singular: str = ""
-
-
 NARROW = 88
 """Width in cells below which the facts take three lines instead of two."""
 
@@ -512,28 +492,26 @@ _GAP = "   "
 class TokenDetails(Static):
     """Show the facts about a token in two or three lines. A click on its ID, origin or byte follows it."""
 
-    class Followed(Message):
-        """The user wants all rows with the token."""
-
     def __init__(self) -> None:
         super().__init__(id="detail")
         self._facts: TokenFacts | Damage | None = None
-        self._unit, self._more = "", MoreFacts()
+        self._unit = self._origin = self._found = ""
 
-    def show(self, facts: TokenFacts | Damage | None, unit: str, more: MoreFacts | None = None) -> None:
+    def show(self, facts: TokenFacts | Damage | None, unit: str, origin: str = "", found: str = "") -> None:
         """Show the facts about a token; nothing for None.
 
         Args:
             facts: The facts.
             unit: "token" or "character".
-            more: Facts that are found apart from these.
+            origin: The document that it is from, and its position there, in words; "" without one.
+            found: The frequency of its ID in words; "" if it is not counted.
         """
-        taller = bool(more and more.origin) != bool(self._more.origin)
-        self._facts, self._unit, self._more = facts, unit, more or MoreFacts()
+        taller = bool(origin) != bool(self._origin)
+        self._facts, self._unit, self._origin, self._found = facts, unit, origin, found
         self.refresh(layout=taller)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002 - Textual's
-        return (3 if width < NARROW else 2) + bool(self._more.origin)
+        return (3 if width < NARROW else 2) + bool(self._origin)
 
     def render(self) -> Content:
         facts, parts = self._facts, []
@@ -580,8 +558,8 @@ class TokenDetails(Static):
             yield self._pair("label", f"{facts.label}{spelled}{', masked' if facts.mask == 0 else ''}")
 
     def _where(self, facts: TokenFacts) -> Iterator[Content]:
-        if self._more.origin:
-            yield self._pair("from", self._more.origin, leads=_TO_ORIGIN)
+        if self._origin:
+            yield self._pair("from", self._origin, leads=_TO_ORIGIN)
         if facts.position is not None:
             yield self._pair("position", f"{facts.position:,}")
         if facts.place is not None:
@@ -590,12 +568,5 @@ class TokenDetails(Static):
             yield self._pair("byte", place, leads=_TO_BYTES)
         if facts.raw is not None:
             yield self._pair("bytes", facts.raw[:_BYTES].hex(" ") + (" …" if len(facts.raw) > _BYTES else ""))
-        if self._unit == "token":
-            yield Content.from_markup("[$quiet @click=follow]⏎ list rows[/]")
-        if self._more.frequency is not None:
-            rank, count, rows = self._more.frequency
-            words = f"{counted(count, 'time')} in {counted(rows, self._more.singular)}"
-            yield self._pair("found", f"{words}, rank {rank:,}")
-
-    def action_follow(self) -> None:
-        self.post_message(self.Followed())
+        if self._found:
+            yield self._pair("found", self._found)

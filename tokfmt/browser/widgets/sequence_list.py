@@ -279,9 +279,8 @@ class SequenceList(VirtualTable):
         if self.count:
             self.post_message(self.Chosen(self.row))
 
-    def clicked(self, column: int, times: int) -> None:  # noqa: ARG002 - anywhere on the line
-        if times > 1:
-            self.post_message(self.Opened())
+    def action_choose(self) -> None:
+        self.post_message(self.Opened())
 
     def on_unmount(self) -> None:
         self.more.close()
@@ -316,31 +315,17 @@ class SequenceList(VirtualTable):
         values = [column.peek(self.row_of(line)) or "" for line in self.seen]
         return min(_WIDEST, max(map(cell_len, (*values, column.name + SIGNS[0]))))
 
-    def _headings(self) -> list[tuple[str, range]]:
-        """Return the names of the columns on the screen that have an order, and their cells."""
-        wide, found = self._columns(), list[tuple[str, range]]()
-        at = wide.number + 1
-        found.append(("#", range(at)))
-        if wide.position:
-            found.append(("position", range(at, at + wide.position + 2)))
-            at += wide.position + 2
-        if wide.length:
-            found.append(("length", range(at, at + wide.length + 1)))
-            at += wide.length + 1 + (wide.bar + 1 if wide.bar else 0)
-        for column, cells in zip(self.others, wide.others, strict=False):
-            found.append((column.name, range(at, at + cells + 1)))
-            at += cells + 1
-        return found
-
     def headings(self) -> list[tuple[str, str]]:
-        numeric = {one.name: one.numeric for one in self.others}
-        wide, found = self._columns(), list[tuple[str, str]]()
-        for name, cells in self._headings():
-            room, order = len(cells) - 1, self.order
+        wide, order, found = self._columns(), self.order, list[tuple[str, str]]()
+        wanted = [("#", wide.number, True)]
+        wanted += [("position", wide.position + 1, True)] if wide.position else []
+        wanted += [("length", wide.length, True)] if wide.length else []
+        wanted += [(one.name, room, one.numeric) for one, room in zip(self.others, wide.others, strict=False)]
+        for name, room, numeric in wanted:
             words = name + (SIGNS[order.falling] if order is not None and order.name == name else "")
             words = set_cell_size(words, room) if cell_len(words) > room else words
             space = " " * (room - cell_len(words))
-            found.append((name, f"{space}{words} " if numeric.get(name, True) else f" {words}{space}"))
+            found.append((name, f"{space}{words} " if numeric else f" {words}{space}"))
             if name == "length" and wide.bar:
                 found.append(("", " " * (wide.bar + 1)))
         marks = self._excerpts is not None and self._excerpts.search.marks
@@ -369,7 +354,7 @@ class SequenceList(VirtualTable):
         """Return the mark of a row in one cell: selected, a hit, or a blank."""
         if row in self.selected:
             return "✓", "hit"
-        if self._excerpts is not None and self._excerpts.has(row):
+        if self._excerpts is not None and self._excerpts.search.results.has(row):
             return "●", "hit"
         return " ", "dim"
 

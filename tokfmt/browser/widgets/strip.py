@@ -118,11 +118,8 @@ class PackingStrip(WithLoader):
 
     # drawing
 
-    def _facts(self, parts: RowParts) -> str:
-        return f" {parts.words}"
-
     def _bar_width(self, parts: RowParts) -> int:
-        facts = len(self._facts(parts))
+        facts = 1 + len(parts.words)
         return self.size.width - facts if self.size.width - facts >= _LEAST else self.size.width
 
     def render_line(self, y: int) -> Strip:
@@ -134,12 +131,12 @@ class PackingStrip(WithLoader):
         """Return the bar, the names of its parts or, without names, the facts if they have no room beside it, and
         how the loss mask differs from others, in two lines at most.
         """
-        width, facts = self.size.width, self._facts(parts).strip()
+        width = self.size.width
         found = [self._bar(parts)]
         if not parts.is_alone:
             found.append(self._names(parts))
         elif self._bar_width(parts) == width:
-            found.append([Segment(shortened(facts, width), self.get_component_rich_style("strip--facts"))])
+            found.append([Segment(shortened(parts.words, width), self.get_component_rich_style("strip--facts"))])
         words = [line.plain.rstrip() for line in Text(f"▲ {parts.odd}").wrap(self.app.console, max(8, width))]
         words = [words[0], shortened(" ".join(words[1:]), width)] if len(words) > 2 else words
         style = self.get_component_rich_style("strip--odd")
@@ -163,7 +160,7 @@ class PackingStrip(WithLoader):
             style = self.get_component_rich_style(f"strip--{tone_of(shade)}")
             out.append(Segment(text, style + Style(underline=True) if part == current else style))
         if wide < self.size.width:
-            out.append(Segment(self._facts(parts), self.get_component_rich_style("strip--facts")))
+            out.append(Segment(f" {parts.words}", self.get_component_rich_style("strip--facts")))
         return out
 
     def _labels(self, parts: RowParts) -> list[tuple[range, int]]:

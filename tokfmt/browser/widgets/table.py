@@ -37,11 +37,6 @@ class Table(VirtualTable):
             super().__init__()
             self.table, self.lines = table, lines
 
-        @property
-        def control(self) -> Table:
-            """Return the table."""
-            return self.table
-
     def __init__(self, id: str, title: str = "") -> None:  # noqa: A002 - Textual's word
         super().__init__(id=id, classes="table")
         self.title = title  # without lines
@@ -86,10 +81,6 @@ class Table(VirtualTable):
     def on_resize(self) -> None:
         super().on_resize()
         self.selection_changed()
-
-    def clicked(self, column: int, times: int) -> None:  # noqa: ARG002 - anywhere on the line
-        if times > 1:
-            self.action_choose()
 
     def action_choose(self) -> None:
         chosen = self.chosen

@@ -80,13 +80,18 @@ class VirtualTable(WithLoader, ScrollView, can_focus=True):
     def moved(self) -> None:
         """Handle a move of the cursor to another line."""
 
-    def clicked(self, column: int, times: int) -> None:
-        """Handle a click on the line under the cursor.
+    def action_choose(self) -> None:
+        """Open the line under the cursor."""
+
+    def clicked(self, column: int, times: int) -> None:  # noqa: ARG002 - anywhere on the line
+        """Handle a click on the line under the cursor: a double click opens it.
 
         Args:
             column: Column of the click.
             times: 1 for a single click, 2 for a double click.
         """
+        if times > 1:
+            self.action_choose()
 
     def sort(self, name: str) -> None:
         """Order the lines by a column."""

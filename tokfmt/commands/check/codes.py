@@ -5,7 +5,7 @@
     TF3xx   hdf5              formats/hdf5/check.py            TF74x   litdata      formats/litdata.py
     TF4xx   flat-tokens       formats/flat_tokens/check.py     TF76x   mds          formats/mds.py
     TF5xx   jsonl             formats/jsonl/check.py           TF78x   levanter     formats/levanter.py
-                                                               TF79x   array        formats/array.py
+                                                               TF79x   array        formats/array
                                                                TF84x   internevo    formats/internevo.py
                                                                TF86x   litgpt-packed  formats/litgpt_packed.py
                                                                TF82x   webdataset   formats/webdataset.py

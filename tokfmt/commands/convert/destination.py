@@ -12,7 +12,7 @@ from tokfmt.base.options import parse_options
 from tokfmt.commands.convert.arrangement import SplitTarget, portions
 from tokfmt.commands.convert.inputs import Inputs, name_separator, text_recipe_of
 from tokfmt.commands.convert.request import Request
-from tokfmt.core.format import Format, Target, TokenWriter, WriterTraits
+from tokfmt.core.format import Format, SampleRows, Target, TokenWriter, WriterTraits
 from tokfmt.core.reader import Separators
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import Loss, OptionError, SeparatorUnknownError
@@ -101,9 +101,9 @@ class Destination:
 
     def writer(self, path: Path, portion: SplitTarget, target: Target) -> TokenWriter:
         """Return the writer that builds a portion at `path`, of samples as they are or of sequences."""
-        if self.rows is None or not self.format.stores_rows:
-            return self.format.writer(path, portion.options, target)
-        return self.format.row_writer(path, portion.options, target, self.rows.seq_len, self.rows.shifted)
+        if self.rows is not None and self.format.stores_rows:
+            target = target._replace(rows=SampleRows(self.rows.seq_len, self.rows.shifted))
+        return self.format.writer(path, portion.options, target)
 
     def target(self, request: Request, tokenizer: TokenizerHandle | None = None) -> Target:
         """Return the facts that writers need.

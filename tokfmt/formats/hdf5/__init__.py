@@ -59,7 +59,6 @@ class Hdf5(Format):
     inspect = LazyAttribute("tokfmt.formats.hdf5.inspection", "inspect")
     writer = LazyAttribute("tokfmt.formats.hdf5.writer", "make_writer")
     writer_traits = LazyAttribute("tokfmt.formats.hdf5.writer", "traits")
-    row_writer = LazyAttribute("tokfmt.formats.hdf5.writer", "make_row_writer")
     row_traits = LazyAttribute("tokfmt.formats.hdf5.writer", "row_traits")
     codes = LazyAttribute("tokfmt.formats.hdf5.check", "CODES")
     patches = LazyAttribute("tokfmt.formats.hdf5.check", "PATCHES")

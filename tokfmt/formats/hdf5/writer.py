@@ -201,18 +201,26 @@ def traits(options: WriteOptions) -> WriterTraits:
 
 
 def row_traits(options: WriteOptions, seq_len: int) -> WriterTraits:  # noqa: ARG001 - the same for all options
-    """Return the traits of the writer of rows; see `Format.row_writer`."""
+    """Return the traits of the writer of rows; see `Format.writer`."""
     return WriterTraits(keeps_masks=True, keeps_labels=True, sample_length=seq_len, joins_under_lock=True)
 
 
 def make_writer(path: Path, options: WriteOptions, target: Target) -> TokenWriter:
-    """Return the writer of the given layout.
+    """Return the writer of rows, or of the given layout; see `Format.writer`.
 
-    Args:
-        path: The destination.
-        options: The parsed write options.
-        target: Facts and wishes of the command.
+    Raises:
+        OptionError: Labels of rows are not shifted by one, or the layout is a corpus, which has no rows.
     """
+    if target.rows is not None and not target.rows.shifted:
+        raise OptionError(
+            'labels = "same": hdf5 stores labels that are shifted by one. Set labels = "next" in the recipe'
+        )
+    if target.rows is not None and options.layout == "corpus":
+        raise OptionError(
+            "--to-opt layout=corpus: samples of a recipe are not a corpus. Remove seq_len from the recipe"
+        )
+    if target.rows is not None:
+        return RowWriter(path, options, target)
     if options.layout == "corpus":
         return CorpusWriter(path, options, target)
     return SampleWriter(path, options, target)
@@ -378,29 +386,6 @@ class SampleWriter(TokenWriter):
 
     def __getstate__(self) -> dict[str, object]:
         return {**vars(self), "_gathering": None}
-
-
-def make_row_writer(
-    path: Path,
-    options: WriteOptions,
-    target: Target,
-    seq_len: int,  # noqa: ARG001 - it is an option of the format
-    shifted: bool,
-) -> RowWriter:
-    """Return the writer of samples that a recipe computes; see `Format.row_writer`.
-
-    Raises:
-        OptionError: Labels are not shifted by one, or the layout is a corpus, which has no samples.
-    """
-    if not shifted:
-        raise OptionError(
-            'labels = "same": hdf5 stores labels that are shifted by one. Set labels = "next" in the recipe'
-        )
-    if options.layout == "corpus":
-        raise OptionError(
-            "--to-opt layout=corpus: samples of a recipe are not a corpus. Remove seq_len from the recipe"
-        )
-    return RowWriter(path, options, target)
 
 
 class RowWriter(SampleWriter):

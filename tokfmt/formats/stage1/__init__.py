@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.annotation import Numbered, Part
 from tokfmt.core.findings import Audit, Finding, Problem, fatal
-from tokfmt.core.format import Confidence, Hints, Probe, Target, WriterTraits
+from tokfmt.core.format import Confidence, Hints, Probe, Target, TokenWriter, WriterTraits
 from tokfmt.core.inspection import Inspection, Unreadable
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.raw_ids import LARGEST, kind_of, places
@@ -162,16 +162,9 @@ class Stage1(FlatFormat):
                 return Unreadable("TF201", path, error)
         return super().inspect(paths, options, hints)
 
-    def row_writer(
-        self,
-        path: Path,
-        options: WriteOptions,
-        target: Target,
-        seq_len: int,  # noqa: ARG002 - it is an option of the format
-        shifted: bool,  # noqa: ARG002 - labels are not stored, as they follow from the rows
-    ) -> RowWriter:
-        """See `Format.row_writer`."""
-        return RowWriter(path, options, target)
+    def writer(self, path: Path, options: WriteOptions, target: Target) -> TokenWriter:
+        """See `Format.writer`."""
+        return (Writer if target.rows is None else RowWriter)(path, options, target)
 
     def row_traits(self, options: WriteOptions, seq_len: int) -> WriterTraits:  # noqa: ARG002 - an option of the format
         """See `Format.row_traits`."""
