@@ -435,11 +435,6 @@ class StatusLine(Static):
             self._parts, height = parts, self.styles.height
             self.refresh(layout=height is not None and height.is_auto)
 
-    @property
-    def words(self) -> str:
-        """Return the text of the line."""
-        return _GAP.join(text for text, _ in self._parts)
-
     def render(self) -> Content:
         return Content.styled(_GAP, _KINDS["dim"]).join(
             pressing(text).stylize_before(_KINDS[kind]) for text, kind in self._parts
