@@ -513,6 +513,8 @@ def test_chunks_of_zarr_that_are_not_there(tmp_path, version):
         assert dataset[4:].tolist() == rows[4:].tolist()
         with pytest.raises(TokfmtError, match="has a negative ID.*found -1"):
             dataset[0]
+    with tokfmt.open(tmp_path / "x.zarr", allow_partial=True) as dataset:
+        assert dataset[:].tolist() == rows[4:].tolist()
 
 
 def test_zarr_arrays_that_are_not_read_have_a_reason(tmp_path):

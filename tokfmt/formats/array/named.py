@@ -12,6 +12,7 @@ import numpy as np
 
 from tokfmt.core.annotation import Part, bounded_entries, shown
 from tokfmt.core.findings import Problem, fatal
+from tokfmt.core.format import Hints
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import Separators
 from tokfmt.errors import CorruptError, UnsafeError, UnsupportedError, missing_package
@@ -164,7 +165,7 @@ def hdf5_layout(file: File, options: ReadOptions) -> FileLayout:
     )
 
 
-def zarr_layout(store: Store, options: ReadOptions) -> FileLayout:
+def zarr_layout(store: Store, options: ReadOptions, hints: Hints) -> FileLayout:
     """Return the layout of an array of a zarr store, or of one with boundaries."""
     version = zarr_format_of(store)
     stated = arrays_in(store, version)
@@ -176,7 +177,7 @@ def zarr_layout(store: Store, options: ReadOptions) -> FileLayout:
         raise UnsupportedError(store.root, what, expected="integers of one or two dimensions", found=found)
     fill = options.holes == "fill"
     tokens = ZarrArray(store, chosen, version, ranks=(1, 2), stated=stated[chosen], fill=fill)
-    read, problems = [tokens], _holes(tokens)
+    read, problems = [tokens], [] if hints.allow_partial else _holes(tokens)  # Reading them shows what is lost.
     if ends and len(tokens.layout.shape) == 1:
         index = ZarrArray(store, ends, version, stated=stated[ends], fill=fill)
         index.check_memory()
