@@ -164,6 +164,9 @@ def test_archives(tmp_path, save):
         tokfmt.open(tmp_path / "named.npz")
     with tokfmt.open(tmp_path / "named.npz", options={"member": "b"}, eos="none") as dataset:
         assert dataset[:].tolist() == [flat[:5].tolist()]
+    save(tmp_path / "rows.npz", flat, np.ones((2, 3), int))
+    with pytest.raises(TokfmtError, match="arr_1 has rows, and is one of several.*found arr_0, arr_1.*member=arr_1"):
+        tokfmt.open(tmp_path / "rows.npz")
     (finding,) = tokfmt.check(damaged(tmp_path / "many.npz"), deep=True)[0].findings
     assert (finding.code, finding.severity) == ("TF791", "error")
 
