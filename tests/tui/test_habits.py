@@ -439,7 +439,7 @@ def test_a_filter_that_finds_nothing_shows_nothing():
         assert reader_text(app) == str(tab.query_one("#detail").render()) == ""
         assert "nothing is listed" in tab.query_one("#reading").border_title
         await press("c")
-        assert said(app)[-1] == "Nothing is listed. F lists all."
+        assert said(app)[-1] == "Nothing is listed. F removes the filter."
         await press("F")
         assert tab.where == (9, 2)
         assert reader_text(app)

@@ -79,7 +79,7 @@ class Card(Static):
 
     def __init__(self) -> None:
         super().__init__("", id="card", markup=False)
-        self._shown: tuple[str, list[str], list[str], Content] = "", [], [], Content("")
+        self._shown: tuple[str, list[str], list[str], Content] = "", [], [""], Content("")
 
     def say(self, session: Session, more: str) -> None:
         """Show a dataset; `more` follows its name."""
@@ -102,7 +102,7 @@ class Card(Static):
                 line = name + Content.styled(f"  {_GAP.join(beside[:kept])}", "$quiet")
                 if line.cell_length <= left:
                     return line + Content(" " * (room - line.cell_length - right.cell_length)) + right
-        return name
+        return Content.styled(shortened(named, max(_LEAST, left)), "bold") + Content("  ") + right
 
     async def on_click(self, event: events.Click) -> None:
         event.stop()
