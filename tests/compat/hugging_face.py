@@ -17,9 +17,10 @@ def read(kind):
 
 
 def labelled(corpus):
+    """Documents with masks, which keep their separator as a token with a label."""
     found = load(corpus, "parquet", corpus.masked)
-    exchange.same(found["input_ids"][:], corpus.documents)
-    exchange.same(found["labels"][:], corpus.labels)
+    exchange.same(found["input_ids"][:], corpus.stored)
+    exchange.same(found["labels"][:], exchange.labels(corpus.stored, corpus.masks))
     return f"{len(corpus.masked)} files with labels"
 
 
@@ -37,7 +38,10 @@ def packed(corpus):
 
 def write(method):
     def written(corpus):
-        columns = {"input_ids": corpus.documents, **({"labels": corpus.labels} if corpus.masked else {})}
+        columns = {
+            "input_ids": corpus.documents,
+            **({"labels": exchange.labels(corpus.documents, corpus.masks)} if corpus.masked else {}),
+        }
         getattr(datasets.Dataset.from_dict(columns), method)(corpus.theirs)
 
     return written

@@ -15,10 +15,10 @@ LENGTH = 50
 def read(corpus):
     shutil.copytree(corpus.ours, copy := corpus.ours + ".copy")  # it leaves a lock and its cache beside the chunks
     found = StreamingDataset(copy, item_loader=TokensLoader(LENGTH), shuffle=False)
-    expected, at = [], 0
+    stream, expected, at = exchange.joined(corpus.ours_stored), [], 0
     for chunk in json.loads((Path(corpus.ours) / "index.json").read_text())["chunks"]:  # no window crosses a chunk
         stops = range(at, at + chunk["dim"] - LENGTH + 1, LENGTH)
-        expected += [corpus.stream[start : start + LENGTH] for start in stops]
+        expected += [stream[start : start + LENGTH] for start in stops]
         at += chunk["dim"]
     exchange.same([found[number].tolist() for number in range(len(found))], expected)
     return f"{len(expected)} windows of {LENGTH}"

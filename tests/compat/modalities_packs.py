@@ -25,7 +25,7 @@ class Numbers:
 def read(corpus):
     found = PackedMemMapDatasetBase(Path(corpus.ours), sample_key="input_ids")
     rows = [found[number]["input_ids"].tolist() for number in range(len(found))]
-    return exchange.documents(rows, corpus.stored)
+    return exchange.documents(rows, corpus.ours_stored)
 
 
 def write(corpus):

@@ -8,7 +8,7 @@ from streaming import MDSWriter, StreamingDataset
 def read(corpus):
     found = StreamingDataset(local=corpus.ours, shuffle=False, batch_size=1)
     return exchange.documents(
-        [found[number]["input_ids"].tolist() for number in range(len(found))], corpus.stored
+        [found[number]["input_ids"].tolist() for number in range(len(found))], corpus.ours_stored
     )  # fmt: skip
 
 

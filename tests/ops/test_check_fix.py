@@ -19,7 +19,13 @@ from paths import FIXTURES, TOKENIZER
 import tokfmt
 from tokfmt.commands.check import check
 from tokfmt.commands.check.fix import fix, repairable
-from tokfmt.errors import ConversionError, DestinationExistsError, TokfmtError
+from tokfmt.errors import (
+    ConversionError,
+    DestinationExistsError,
+    LossyConversionError,
+    SeparatorUnknownError,
+    TokfmtError,
+)
 
 BAD = FIXTURES / "bad"
 PACKS = json.loads((FIXTURES / "modalities/expected.json").read_bytes())
@@ -270,7 +276,10 @@ def test_a_part_is_saved(name, tmp_path):
 
 
 def saved_and_offered(path, out, **demands):
-    """What `--fix` saves of a dataset, and what `check` offers before; None if the dataset has no error."""
+    """What `--fix` saves of a dataset, and what `check` offers before.
+
+    None if the dataset has no error, or if `--fix` asks for an option with which it saves what is offered.
+    """
     request = asked(path, **demands)
     (verdict,) = check(request)
     if not verdict.errors:
@@ -278,6 +287,8 @@ def saved_and_offered(path, out, **demands):
     offered = repairable(verdict, request)
     try:
         done = fix(verdict, out, request)
+    except (LossyConversionError, SeparatorUnknownError):
+        return None
     except TokfmtError:
         return "", offered
     return "part" if done.partial else "whole", offered

@@ -40,12 +40,12 @@ if __name__ == "__main__":
 """
 CONVERT = """
 import json, os, signal, sys
-from pathlib import Path
 from tokfmt.commands.convert.convert import convert_files
 from tokfmt.commands.convert.request import Request
 from tokfmt.run.progress import Progress
 from tokfmt.source.request import SourceRequest
 from tokfmt.files.journal import Journal
+from tokfmt.plugin import LocalPlace
 
 given = json.loads(sys.argv[1])
 victim, done, add = given.pop("victim", 0), [], Journal.add
@@ -57,8 +57,8 @@ def killing(self, *line):
         os.kill(victim, signal.SIGKILL)
 
 Journal.add = killing
-source = SourceRequest(tuple(given.pop("sources")), "stage1")
-convert_files(Request(source, Path(given.pop("destination")), region=1 << 13, manifest=False, **given), Progress())
+source = SourceRequest(tuple(map(LocalPlace, given.pop("sources"))), "stage1")
+convert_files(Request(source, LocalPlace(given.pop("destination")), region=1 << 13, manifest=False, **given), Progress())
 print(len(done))
 """
 """A conversion that kills a worker when the fifth region is journaled; prints how many were."""
@@ -94,7 +94,7 @@ def doomed_cluster(tmp_path_factory):
 @pytest.fixture
 def source(tmp_path):
     ids = np.random.default_rng(1).integers(0, 50_000, 8192 * 40).astype("<i4")
-    ids[::701] = 50256
+    ids[700::701] = 50256
     ids.tofile(tmp_path / "in.bin")
     return tmp_path / "in.bin"
 

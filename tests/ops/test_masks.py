@@ -169,20 +169,19 @@ def test_files_of_a_folder_have_masks_of_their_rank(tmp_path):
 @settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
 @given(masked(), st.sampled_from(["x.parquet", "x.arrow"]))
 def test_labels_beside_ids(tmp_path_factory, given_, name):
-    """A label for each token, its id or -100; back, only what separators had is lost with them."""
+    """A label for each token and each separator, its ID or -100, and all of them back."""
     pytest.importorskip("pyarrow")
     documents, masks = given_
+    stored = [[*one, EOS] for one in documents]
     home = tmp_path_factory.mktemp("labels")
-    source, allow_loss = datatrove(home / "a.ds", documents, masks), "masked-separators"
-    tokfmt.convert(source, home / name, eos=EOS, verify=True, allow_loss=allow_loss)
+    tokfmt.convert(datatrove(home / "a.ds", documents, masks), home / name, eos=EOS, verify=True)
     found = tokfmt.open(home / name, eos="none")
-    assert [one.tolist() for one in found] == documents
+    assert [one.tolist() for one in found] == stored
     marks = found.reader.marks(0, found.info.tokens)
-    assert marks.tolist() == [flag for mask in masks for flag in mask[:-1]]
+    assert marks.tolist() == [flag for mask in masks for flag in mask]
     found.close()
     tokfmt.convert(home / name, home / "b.ds", eos=EOS, verify=True)
-    every = [([*one, EOS], [*mask[:-1], 1]) for one, mask in zip(documents, masks, strict=True)]
-    assert ids_and_masks(home / "b.ds", home / "b.ds.loss") == every
+    assert ids_and_masks(home / "b.ds", home / "b.ds.loss") == list(zip(stored, masks, strict=True))
 
 
 @settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))

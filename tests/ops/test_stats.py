@@ -63,9 +63,10 @@ def large(tmp_path_factory):
 
 
 def bare(path):
+    """The IDs of a block that ends within a document, and the interval of each document without its separator."""
     ids = np.fromfile(path, "<i4")
     ends = np.concatenate(([-1], np.flatnonzero(ids == 50256), [len(ids)]))
-    spans = [(a + 1, b) for a, b in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True) if b > a + 1]
+    spans = [(a + 1, b) for a, b in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)]
     return ids, spans
 
 
@@ -77,9 +78,11 @@ def test_many_regions(large):
     documents = [ids[a:b].tobytes() for a, b in spans]
     assert (found.sequences, found.tokens) == (len(spans), sum(lengths))
     assert (found.lengths.max, found.lengths.mean) == (max(lengths), sum(lengths) / len(lengths))
+    assert found.empty.count == lengths.count(0)
     assert found.ids.distinct == len(np.unique(ids[ids != 50256]))
     assert found.ids.most_frequent[0].count == int(np.bincount(ids)[:50256].max())
-    assert found.duplicates.sequences == len(documents) - len(set(documents))
+    filled = [document for document in documents if document]
+    assert found.duplicates.sequences == len(filled) - len(set(filled))
     first = {}
     for number, document in enumerate(documents):
         first.setdefault(document, number)

@@ -1,7 +1,7 @@
 """Limits on the length of a module and of a function.
 
-Lines are counted as `wc -l` counts them. A function extends from `def` to its last line, without its docstring: a
-public function has one entry per parameter there, which is no reason to give it fewer parameters.
+Lines are counted as `wc -l` counts them. A function extends from its first statement to its last: a public function has
+one line per parameter before that, and one in its docstring, which is no reason to give it fewer parameters.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Measure(NamedTuple):
     limit: int
 
 
-MODULE = Measure("longest module", 1000)
+MODULE = Measure("longest module", 1250)
 FUNCTION = Measure("longest function", 80)
 
 
@@ -38,15 +38,10 @@ def functions(text: str) -> list[tuple[int, str]]:
     found = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            first = node.body[0]
             documented = ast.get_docstring(node, clean=False) is not None
-            found.append((length(node) - (length(first) if documented else 0), node.name))
+            body = node.body[documented:]
+            found.append(((body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0, node.name))
     return found
-
-
-def length(node: ast.stmt) -> int:
-    """Lines that a statement extends over."""
-    return (node.end_lineno or node.lineno) - node.lineno + 1
 
 
 def sizes() -> list[tuple[Measure, int, str]]:
@@ -72,6 +67,6 @@ def test_modules_and_functions_stay_short():
 
 def test_what_is_measured(tmp_path):
     text = '@cache\n@other\ndef outer():\n    """Two\n    lines."""\n    def inner():\n        return 1\n    return inner\n'
-    assert sorted(functions(text)) == [(2, "inner"), (4, "outer")]
+    assert sorted(functions(text)) == [(1, "inner"), (3, "outer")]
     assert len(modules()) > 100
     assert max(map(len, modules()["core/reader.py"].splitlines())) <= 120

@@ -38,7 +38,7 @@ _EPILOG = examples(
     "tokfmt stats pack.pbin",
     "tokfmt stats gpt2_text_document --vocab-size 50257 --seq-len 512",
     "tokfmt stats corpus.jsonl --tokenizer tokenizer",
-    "tokfmt stats train.pbin test.pbin --duplicate-groups groups.jsonl",
+    "tokfmt stats pack.pbin merged.pbin --duplicate-groups groups.jsonl",
     "tokfmt stats pack.pbin --expect 'max_id < 50257' --expect 'duplicates.share < 0.01'",
 )
 

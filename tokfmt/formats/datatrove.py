@@ -72,6 +72,8 @@ class Writer(FlatWriter):
 
     separators, suffix, names, needs_max_id = Separators.TRAILING, ".ds", "{number:05d}_unshuffled.ds", True
 
+    empties = "datatrove counts positions on from there to the end of a window, where return_positions is set"
+
     def mask_file(self, tokens: Path) -> Path:
         return beside(tokens, ".loss")
 

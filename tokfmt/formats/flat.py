@@ -435,6 +435,7 @@ class FlatWriter(TokenWriter):
         max_bytes: The largest size of a file, in bytes.
         mask_file: Returns the path of the loss mask of a token file. A mask has one byte per token: 1 if the token
             counts in the loss, else 0. None: the format stores no masks.
+        empties: What upstream does with a stored sequence without tokens, for a note; "" if it reads them.
         masked: True if the source has a loss mask that is to be written. Known after `cuts`.
     """
 
@@ -448,12 +449,18 @@ class FlatWriter(TokenWriter):
     limit: int = 2**32 - 1
     max_bytes: int = 2**63 - 1
     mask_file: Callable[[Path], Path] | None = None
+    empties: str = ""
     masked: bool = False
 
     def __init__(self, path: Path, options: Any, target: Target) -> None:
         """Make a writer of `path`; `options` is an object of the format's subclass of `FlatOptions`."""
         self.path, self.options, self.target = path, options, target
         self._cuts: list[Cut] | None = None
+
+    def notes(self, source: TokenReader) -> Iterator[str]:
+        """See `TokenWriter.notes`."""
+        if self.empties and getattr(source, "bare", 1) != 0:
+            yield from (f"{loss.what}: {self.empties}" for loss in lost_empties(source))
 
     @classmethod
     def traits(cls, options: Any) -> WriterTraits:  # noqa: ARG003 - the same for all

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.annotation import shown
 from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal
-from tokfmt.core.format import Hints, Receipt, Region, Target, WriterTraits, lost_empties
+from tokfmt.core.format import Hints, Receipt, Region, Target, WriterTraits
 from tokfmt.core.loss_mask import ALL, IGNORED, LABELS, LOSS_MASK, MASK_OPTION, Flags, which_of
 from tokfmt.core.output import Output
 from tokfmt.core.ragged import Offsets, offsets_of
@@ -765,14 +765,12 @@ class ShardWriter(FlatWriter):
 
     Attributes:
         head: Number of bytes before the IDs of each item.
-        empties: What upstream does with an item without IDs, for a note.
         codecs: The codecs that upstream reads.
         hashed: Kinds of hashes that the index states.
     """
 
     separators, whole, needs_max_id, folder = Separators.TRAILING, True, True, True
     head: ClassVar[int] = 0
-    empties: ClassVar[str]
     codecs: ClassVar[Sequence[str]]
     hashed: Sequence[str] = ()
 
@@ -809,11 +807,6 @@ class ShardWriter(FlatWriter):
     def heads(self, lengths: Offsets, dtype: np.dtype[Any]) -> NDArray[np.uint8]:  # noqa: ARG002 - none
         """Return uint8[items, head]: the bytes before the IDs of items, given their numbers of IDs."""
         return np.zeros((len(lengths), 0), np.uint8)
-
-    def notes(self, source: TokenReader) -> Iterator[str]:
-        """See `TokenWriter.notes`."""
-        for loss in lost_empties(source):
-            yield f"{loss.what}: {self.empties}"
 
     finishes_files = True
 

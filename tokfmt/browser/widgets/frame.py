@@ -95,8 +95,9 @@ class Card(Static):
             self._shown,
         )
         name = Content.styled(shortened(named, max(_LEAST, room // 2)), "bold")
-        for many in range(len(counts), 0, -1):
-            right = gap.join([*map(Content, counts[:many]), *([verdict] if verdict else [])])
+        tails = [(*map(Content, counts[:many]), verdict) for many in range(len(counts), 0, -1)]
+        for tail in (*tails, (*map(Content, counts[:1]),)):
+            right = gap.join([part for part in tail if part])
             left = room - right.cell_length - 2
             for kept in range(len(beside), -1, -1):
                 line = name + Content.styled(f"  {_GAP.join(beside[:kept])}", "$quiet")

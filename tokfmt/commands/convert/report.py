@@ -130,18 +130,6 @@ def result_of(request: Request, inputs: Inputs, destination: Destination, writte
     if arrangement.shares is not None and arrangement.shares.by == "content" and sequences:
         parts = ", ".join(f"{one.portion.split} {percent((one.sequences or 0) / sequences)}" for one in counts)
         notes.add(f"equal sequences are in the same split, which has of all sequences: {parts}")
-    splits: dict[str, dict[str, object]] = {
-        portion.portion.split: {
-            "destination": str(portion.portion.destination),
-            "sequences": portion.sequences,
-            "tokens": portion.tokens,
-            "max_id": portion.max_id,
-            "separators": portion.separators and portion.separators._asdict(),
-            **({"leads": portion.leads._asdict()} if portion.leads is not None else {}),
-        }
-        for portion in counts
-        if portion.portion.split is not None
-    }
     compared = Counter[str]()
     for one in counts:
         compared.update(one.compared)
@@ -183,13 +171,29 @@ def result_of(request: Request, inputs: Inputs, destination: Destination, writte
         tokenizer=dict(made) if made is not None else None,
         sample_length=destination.traits.sample_length,
         shuffle=arrangement.shuffle,
-        splits=splits,
+        splits=_splits_of(counts),
         recipe=None if destination.rows is None else destination.rows.fingerprint,
         labels=None if destination.rows is None else destination.rows.labels_from,
         prepared=list(written.report),
         padded=written.padded,
         partial=[source.partial.facts() for source in inputs.sources if source.partial is not None],
     )
+
+
+def _splits_of(counts: Sequence[PortionCounts]) -> dict[str, dict[str, object]]:
+    """Return the destination, the counts and the largest ID of each split, by its name."""
+    return {
+        portion.portion.split: {
+            "destination": str(portion.portion.destination),
+            "sequences": portion.sequences,
+            "tokens": portion.tokens,
+            "max_id": portion.max_id,
+            "separators": portion.separators and portion.separators._asdict(),
+            **({"leads": portion.leads._asdict()} if portion.leads is not None else {}),
+        }
+        for portion in counts
+        if portion.portion.split is not None
+    }
 
 
 def _with(losses: dict[str, str], lost: Sequence[Loss]) -> dict[str, str]:

@@ -326,8 +326,9 @@ class Rows:
                 tables[0].file.path, "the files mix int64 and uint64 IDs", remedy="Read them one by one"
             )
         self.starts = offsets_of([len(table) for table in tables])
+        keeps = few or sum(table.size_bytes for table in tables) <= KEPT_BYTES
         for table in tables if few or len(tables) > 1 else ():
-            table.share(tables[0], keeps=few or sum(each.size_bytes for each in tables) <= KEPT_BYTES)
+            table.share(tables[0], keeps=keeps)
         deepest = max(table.rows_together for table in tables)
         self.together = max(1, WINDOW // (self.fields * self.width), min(deepest, (1 << 21) // self.width))
         """Number of rows to hold at once: about WINDOW values, or the rows of one chunk."""

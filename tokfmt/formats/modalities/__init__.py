@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from tokfmt.core.findings import Code, Repair
-from tokfmt.core.format import Confidence, Hints, Probe, Target, lost_empties
+from tokfmt.core.format import Confidence, Hints, Probe, Target
 from tokfmt.core.inspection import Inspection, Unreadable
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.reader import Separators, TokenReader, smallest, windows
@@ -49,6 +49,7 @@ class Writer(FlatWriter):
     """A writer of layout D (header of 12 bytes, little-endian, offsets from 0) or A (8, big-endian, from 8)."""
 
     separators, needs_max_id = Separators.TRAILING, True
+    empties = "readers of Modalities may fail on a document without tokens"
 
     def __init__(self, path: Path, options: WriteOptions, target: Target) -> None:
         super().__init__(path, options, target)
@@ -63,11 +64,6 @@ class Writer(FlatWriter):
     def header(self, cut: Cut, dtype: np.dtype[Any]) -> bytes:
         length = cut.tokens * dtype.itemsize
         return length.to_bytes(8, "big") if self.old else struct.pack("<QI", length, dtype.itemsize)
-
-    def notes(self, source: TokenReader) -> Iterator[str]:
-        """See `TokenWriter.notes`."""
-        for loss in lost_empties(source) if getattr(source, "bare", 1) else ():
-            yield f"{loss.what}: readers of Modalities may fail on a document without tokens"
 
     def index(self, stored: TokenReader, dtype: np.dtype[Any]) -> Pieces:
         from tokfmt.formats.pickled_index import write_entries  # Detection does not need this module.
