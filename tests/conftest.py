@@ -14,7 +14,7 @@ import tempfile
 import forkserver
 import processes
 import pytest
-from amount import NIGHTLY
+from amount import EVERY, NIGHTLY
 from hypothesis import HealthCheck, settings
 from paths import FIXTURES
 
@@ -116,8 +116,7 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if SLOW & set(item.path.parts):
             item.add_marker(pytest.mark.slow)
-    every = NIGHTLY or os.environ.get("SNAPSHOTS") == "renew"
-    left = [] if every else [item for item in items if item.get_closest_marker("fuzz_only")]
+    left = [] if EVERY else [item for item in items if item.get_closest_marker("fuzz_only")]
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if not item.get_closest_marker("fuzz_only")]

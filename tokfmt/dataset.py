@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -547,13 +548,14 @@ def sequence_numbers(index: object) -> list[int]:
 
 _AFTER_SCAN = frozenset({"_reader", "_again", "inferred", "notes", "origin"})
 """Attributes of a `Dataset` that a `StreamDataset` does not have before its stream was scanned."""
+_SCANNING = threading.RLock()  # of all datasets, as one that holds a lock could not be pickled
 
 
 class StreamDataset(Dataset):
     """A Dataset of a long stream, of which the first sequences are known when it is opened.
 
-    `ds[i]` and `ds[a:b]` of these read no more. Anything else, such as `len(ds)`, scans the stream once, and is then as
-    of any other Dataset.
+    `ds[i]`, `ds[a:b]` and an iterator read no more for these. Anything else, such as `len(ds)`, scans the stream once,
+    and is then as of any other Dataset.
     """
 
     def __init__(
@@ -583,14 +585,22 @@ class StreamDataset(Dataset):
             ValueError: The dataset is closed.
         """
         known = vars(self)
-        if name not in _AFTER_SCAN or "_whole" not in known:
+        if name not in _AFTER_SCAN or "_closed" not in known:
             raise AttributeError(f"a dataset has no attribute {name!r}")
-        if self._closed:
-            raise ValueError(_CLOSED)
-        known.update(vars(self._whole()))
-        del self._whole
-        self._first.close()
-        return getattr(self, name)
+        with _SCANNING:
+            if name not in known:
+                if self._closed:
+                    raise ValueError(_CLOSED)
+                known.update(vars(self._whole()))
+                del self._whole
+                self._first.close()
+        return known[name]
+
+    def __iter__(self) -> Iterator[Tokens]:
+        first = self._ready if "_whole" in vars(self) else 0
+        yield from self._ragged(0, first)
+        for batch in batches(self.reader, first, len(self)):
+            yield from batch
 
     def _is_known(self, last: int) -> bool:
         return "_whole" in vars(self) and last <= self._ready

@@ -214,6 +214,7 @@ _DIRECTORIES: list[tuple[Sign, *tuple[str, ...]]] = [
     (Sign("a directory of HDF5 files, and none is named *.h5",
           "Name one of them, or rename them all: trainers look for *.h5"),
      r".*\.(hdf5|hdf|H5)"),
+    (Sign("a zarr array whose metadata do not state integers", _OTHER), r"\.zarray|zarr\.json"),
     (Sign("a Lance dataset", "lance.dataset(PATH).to_table() reads it; " + _COLUMNS), "_versions", "data"),
     (Sign("an LMDB database", _NEXT), r"data\.mdb"),
     (Sign("a dataset of Fast-LLM", _NEXT), r".*\.fast_llm_dataset"),

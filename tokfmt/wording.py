@@ -101,8 +101,10 @@ def percent(share: float) -> str:
 
 def printable(text: object) -> str:
     """Escape control characters and bidirectional marks of text from a file or a path, for a terminal."""
+    if (plain := str(text)).isprintable():
+        return plain
     # os.fsdecode returns undecodable bytes of a file name as lone surrogates, which a terminal cannot print.
-    safe = str(text).encode("utf-8", "backslashreplace").decode("utf-8")
+    safe = plain.encode("utf-8", "backslashreplace").decode("utf-8")
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in safe)
 
 

@@ -164,7 +164,9 @@ def _entries(text: str) -> tuple[list[tuple[str, str]], str]:
 def _inline(text: str) -> str:
     """Return prose with characters that Markdown would read as HTML or as links escaped, outside of code."""
     parts = re.split(r"(`[^`]*`)", text)
-    return "".join(part if part.startswith("`") else part.replace("<", "&lt;").replace("[", "\\[") for part in parts)
+    parts[::2] = [re.sub(r"\[", r"\\[", part) for part in parts[::2]]
+    parts[::2] = [re.sub(r"\bdocs/(\w+)\.md", r"[\g<0>](\g<1>.md)", part) for part in parts[::2]]
+    return "".join(part if part.startswith("`") else part.replace("<", "&lt;") for part in parts)
 
 
 def _cell(text: str) -> str:

@@ -164,6 +164,9 @@ def test_archives(tmp_path, save):
         tokfmt.open(tmp_path / "named.npz")
     with tokfmt.open(tmp_path / "named.npz", options={"member": "b"}, eos="none") as dataset:
         assert dataset[:].tolist() == [flat[:5].tolist()]
+    save(tmp_path / "rows.npz", flat, np.ones((2, 3), int))
+    with pytest.raises(TokfmtError, match="arr_1 has rows, and is one of several.*found arr_0, arr_1.*member=arr_1"):
+        tokfmt.open(tmp_path / "rows.npz")
     (finding,) = tokfmt.check(damaged(tmp_path / "many.npz"), deep=True)[0].findings
     assert (finding.code, finding.severity) == ("TF791", "error")
 
@@ -510,6 +513,8 @@ def test_chunks_of_zarr_that_are_not_there(tmp_path, version):
         assert dataset[4:].tolist() == rows[4:].tolist()
         with pytest.raises(TokfmtError, match="has a negative ID.*found -1"):
             dataset[0]
+    with tokfmt.open(tmp_path / "x.zarr", allow_partial=True) as dataset:
+        assert dataset[:].tolist() == rows[4:].tolist()
 
 
 def test_zarr_arrays_that_are_not_read_have_a_reason(tmp_path):

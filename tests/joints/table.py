@@ -258,7 +258,7 @@ def by_browse(part, home):
         assert reader.info.tokens == found.tokens
         return found
     finally:
-        session.close()
+        session.opened.close()
 
 
 def by_convert(part, home):

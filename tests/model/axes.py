@@ -67,9 +67,6 @@ class RawAxis(Axis):
         position = (byte - self.offset) // self.width
         return position if place == self.file.path and 0 <= position < self.length else None
 
-    def check(self):
-        self.file.check_unchanged()
-
     def close(self):
         self.file.close()
 
@@ -112,9 +109,6 @@ class Pieces(Axis):
             return None
         holders = np.flatnonzero((self._starts <= position) & (position < self._starts + np.diff(self._offsets)))
         return int(self._offsets[holders[0]] + position - self._starts[holders[0]]) if len(holders) else None
-
-    def check(self):
-        self.axis.check()
 
     def close(self):
         self.axis.close()

@@ -258,6 +258,7 @@ def test_magic_counts_for_more_than_a_name(tmp_path, name):
         ({"meta.json": b"{}", "train-00000.bin": b"", "train-offsets.npy": b""}, "a tokbin source"),
         ({"_versions/1.manifest": b"", "data/a.lance": b""}, "a Lance dataset"),
         ({"data.mdb": b"", "lock.mdb": b""}, "an LMDB database"),
+        ({".zarray": b'{"dtype": "<f4"}', "0": b""}, "a zarr array whose metadata do not state integers"),
         ({"x_0.fast_llm_dataset": b"", "fast_llm_config.yaml": b""}, "a dataset of Fast-LLM"),
         ({"x.mindrecord": b"", "x.mindrecord.db": b""}, "a directory of MindRecord files"),
         ({"data-00000.hdf5": b"\x89HDF"}, "a directory of HDF5 files, and none is named"),

@@ -3,6 +3,7 @@
 import pickle
 import shutil
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -188,6 +189,7 @@ def test_the_first_documents_of_a_long_stream_take_its_beginning(tokens, name, t
         dataset = tokfmt.open(path, **given)
         assert [dataset[i].tolist() for i in range(3)] == documents[:3, :-1].tolist()
         assert [one.tolist() for one in dataset[1:3]] == documents[1:3, :-1].tolist()
+        assert next(iter(dataset)).tolist() == documents[0, :-1].tolist()
     assert (asked.bytes_of(path.suffix) < 1 << 20) == (tokens > 1 << 22)
     count, rest = -(-tokens // LENGTH), tokens % LENGTH - (name == "array")
     assert (len(dataset), dataset[-1].tolist()) == (count, documents[(count - 1) % 1_000, :rest].tolist())
@@ -211,6 +213,10 @@ def test_a_long_stream_is_one_dataset_however_it_is_asked(tmp_path):
     for number in (-1, 63, 64, 65, 1_000):
         assert opened()[number].tolist() == opened().select([number])[0].tolist() == whole[number].tolist()
         assert len(opened()[number : number + 2]) == len(whole[number : number + 2])
+    assert sum(map(len, opened())) == whole.info.tokens
+    shared = opened()
+    with ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(lambda _: len(shared), range(8))) == {len(whole)}
     for outside in (len(whole), -len(whole) - 1):
         with pytest.raises(IndexError, match="there is no sequence"):
             opened()[outside]

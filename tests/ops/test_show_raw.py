@@ -346,3 +346,19 @@ def test_files_of_a_section_stay_within_the_dataset():
     with pytest.raises(FormatError, match="leaves the dataset"):
         raw.size_of(place_of("mem://bucket/made/train.bin"))
     close_stores()
+
+
+def test_arrays_of_zarr():
+    """Metadata and chunks have their bytes; a chunk of an array with two dimensions its rows and columns."""
+    found = {
+        name: everything(FIXTURES / "array" / name, "array")
+        for name in ("zarr_rows_v3.zarr", "zarr_pair_v2.zarr", "zarr_groups_v3.zip")
+    }
+    chunks = found["zarr_rows_v3.zarr"]["chunks of zarr_rows_v3.zarr"]
+    assert chunks[3].meaning == "rows 2 to 3, columns 12 to 23, zstd"
+    assert [field.path.name for field in chunks] == ["0"] * 8
+    assert [str(field.path.parent.name) for field in chunks] == ["0"] * 4 + ["1"] * 4
+    names = [field.name for field in found["zarr_pair_v2.zarr"]["metadata of offsets"]]
+    assert names == list(json.loads((FIXTURES / "array/zarr_pair_v2.zarr/offsets/.zarray").read_text()))
+    assert "header of the first chunk of tokens" in found["zarr_pair_v2.zarr"]
+    assert not any(wrong(each) for each in found.values())

@@ -53,7 +53,7 @@ def compare(a, b, steps, *, tokenizer=None, size=(120, 36)):
 
 
 def line(tab, name):
-    return tab.query_one(name).words
+    return str(tab.query_one(name).render())
 
 
 def shown(side):

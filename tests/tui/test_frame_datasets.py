@@ -8,7 +8,7 @@ from browsing import BLOCKS, PACK, STORE, browse, reader_text, tab_of
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.browser.widgets.frame import KeyBar, Refusal, StatusLine
+from tokfmt.browser.widgets.frame import KeyBar, Refusal
 
 
 @pytest.fixture(autouse=True)
@@ -110,7 +110,7 @@ def test_a_split_that_cannot_be_read_is_a_place_of_its_own(tmp_path):
 def test_splits_side_by_side():
     async def steps(app, press):
         def verdict():
-            return app.query_one("#verdict", StatusLine).words
+            return str(app.query_one("#verdict").render())
 
         await press("5")
         assert f"identical: {split_of(STORE, 'train').info.sequences:,} documents" in verdict()
@@ -156,7 +156,7 @@ def test_unreadable_dataset_is_not_compared(tmp_path):
 
     async def steps(app, press):
         await press("5", "n", "N", "v", "g", "right_square_bracket", "right_curly_bracket", "V")
-        assert "x.pbin" in app.query_one("#verdict", StatusLine).words
+        assert "x.pbin" in str(app.query_one("#verdict").render())
         assert app.tab.idle
         await press("1", "down")
         assert tab_of(app).where == (1, 0)

@@ -122,7 +122,7 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
         return
     if web is not None:
         for session in app.sessions.values():
-            session.close()
+            session.opened.close()
         _serve(*web)
         return
     if given["web"]:  # this process draws for a server, which ends it

@@ -371,9 +371,6 @@ class Axis(ABC):
         """
         return None
 
-    def check(self) -> None:  # noqa: B027 - an axis without files
-        """Raise SourceChangedError unless the files are those that were opened."""
-
     def close(self) -> None:  # noqa: B027 - an axis without files
         """Close the files; the next read opens them again."""
 

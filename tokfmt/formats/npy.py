@@ -97,7 +97,8 @@ def header_of(file: Bytes, begin: int = 0, size: int | None = None) -> Header:
     kind = re.fullmatch(r"[|=<>]?([iu])([1248])", descr)
     if not kind or not 1 <= len(shape) <= 2 or min(shape) < 0:
         expected, found = "integers in one or two dimensions", f"{shown(descr)} of shape {shown(values['shape'])}"
-        raise UnsupportedError(file.path, "is not an array of token IDs", expected=expected, found=found, remedy=_AGAIN)
+        remedy = "Save ARRAY.reshape(-1, ROW)" if kind and len(shape) > 2 else _AGAIN
+        raise UnsupportedError(file.path, "is not an array of token IDs", expected=expected, found=found, remedy=remedy)
     if values["fortran_order"] == "True" and len(shape) > 1:
         what, remedy = (
             "stores columns, not rows (fortran_order)",

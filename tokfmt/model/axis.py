@@ -70,10 +70,6 @@ class Joined(Axis):
     def readers(self) -> list[TokenReader]:
         return [reader for axis in self.axes for reader in axis.readers()]
 
-    def check(self) -> None:
-        for axis in self.axes:
-            axis.check()
-
     def close(self) -> None:
         for axis in self.axes:
             axis.close()

@@ -148,10 +148,6 @@ class Dataset:
             leads += int(np.count_nonzero(beside & LEAD))
         return Slots(tokens, closed, leads, self.axis.length - tokens - closed - leads)
 
-    def check(self) -> None:
-        """Raise SourceChangedError unless the files are those that were opened."""
-        self.axis.check()
-
     def close(self) -> None:
         """Close the files; the next read opens them again."""
         self.axis.close()

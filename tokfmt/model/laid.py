@@ -398,9 +398,6 @@ class Laid(Axis):
         slot = self.dataset.axis.find(place, byte)
         return None if slot is None else self.position_of(slot)
 
-    def check(self) -> None:
-        self.dataset.check()
-
     def close(self) -> None:
         self.dataset.axis.close()
 

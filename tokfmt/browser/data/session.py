@@ -319,10 +319,6 @@ class Session:
             what = "was replaced or changed since it was opened here"
             raise SourceChangedError(self.path, what, remedy="R opens it again")
 
-    def close(self) -> None:
-        """Release open files."""
-        self.opened.close()
-
 
 class SearchScope(NamedTuple):
     """The rows to search.

@@ -9,7 +9,7 @@ import random
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,13 +55,6 @@ if TYPE_CHECKING:
 
 NARROWEST, WIDEST = 20, 80  # per cent
 _MARKED = 32  # tokens of a query
-
-
-class Jump(NamedTuple):
-    """A move to a hit: the hit, and the position of its first unit."""
-
-    found: Found
-    where: Where
 
 
 class SequencesTab(Tab):
@@ -672,13 +665,13 @@ class SequencesTab(Tab):
 
     # moves to hits
 
-    def _arrive(self, jump: Jump) -> None:
-        """Go to the target of a jump."""
-        self._targets.append(jump.where)
+    def _arrive(self, found: Found, where: Where) -> None:
+        """Go to a hit, whose first unit is at a place."""
+        self._targets.append(where)
         bar = self.query_one(FindBar)
-        bar.number, bar.wrapped = jump.found.number, jump.found.wrapped
+        bar.number, bar.wrapped = found.number, found.wrapped
         self._say()
-        self.go(jump.where)
+        self.go(where)
 
     def _jump_first(self, search: SearchJob, origin: Where) -> None:
         """Go to the first hit after the start of the search, unless the cursor moved."""
@@ -687,7 +680,7 @@ class SequencesTab(Tab):
             return
         moves = self._moves
 
-        def first() -> Jump | None:
+        def first() -> tuple[Found, Where] | None:
             if self.origin is None:  # the jump is done
                 return None
             found = search.first(self._from)
@@ -696,14 +689,14 @@ class SequencesTab(Tab):
             if found is None or (found.wrapped and search.running and not search.results.round):
                 return None
             self._last = moves, search, found
-            return Jump(found, search.where(found))
+            return found, search.where(found)
 
-        def then(jump: Jump | None) -> None:
+        def then(jump: tuple[Found, Where] | None) -> None:
             if jump is not None and self.origin is not None:
                 self.origin = None
                 if search is not self.filtered:  # else the move to its list has kept the way back
                     self.host.leave()
-                self._arrive(jump)
+                self._arrive(*jump)
 
         if search.results.hits:
             self._jumps.ask(first, then)
@@ -721,7 +714,7 @@ class SequencesTab(Tab):
             return
         where, moves, self.origin = self.where, self._moves, None
 
-        def stepped() -> Jump | None:
+        def stepped() -> tuple[Found, Where] | None:
             last = self._last
             if last is not None and last[:2] == (moves, search):
                 place = last[2].row, last[2].start
@@ -729,16 +722,16 @@ class SequencesTab(Tab):
                 place = where[0], search.at(where, end=step > 0)
             found = search.following(place, step, self.filtered)
             self._last = None if found is None else (moves, search, found)
-            return None if found is None else Jump(found, search.where(found))
+            return None if found is None else (found, search.where(found))
 
-        def then(jump: Jump | None) -> None:
+        def then(jump: tuple[Found, Where] | None) -> None:
             if jump is None:
                 self.notify("No hit is in the listed rows. F removes the filter.")
             else:
-                if jump.where == where and self.filtered is not None:
+                if jump[1] == where and self.filtered is not None:
                     self.notify("No other hit is in the listed rows. F removes the filter.")
                 self.host.leave()
-                self._arrive(jump)
+                self._arrive(*jump)
 
         self._jumps.ask(stepped, then)
 

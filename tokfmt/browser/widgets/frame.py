@@ -79,7 +79,7 @@ class Card(Static):
 
     def __init__(self) -> None:
         super().__init__("", id="card", markup=False)
-        self._shown: tuple[str, list[str], list[str], Content] = "", [], [], Content("")
+        self._shown: tuple[str, list[str], list[str], Content] = "", [], [""], Content("")
 
     def say(self, session: Session, more: str) -> None:
         """Show a dataset; `more` follows its name."""
@@ -103,7 +103,7 @@ class Card(Static):
                 line = name + Content.styled(f"  {_GAP.join(beside[:kept])}", "$quiet")
                 if line.cell_length <= left:
                     return line + Content(" " * (room - line.cell_length - right.cell_length)) + right
-        return name
+        return Content.styled(shortened(named, max(_LEAST, left)), "bold") + Content("  ") + right
 
     async def on_click(self, event: events.Click) -> None:
         event.stop()
@@ -435,11 +435,6 @@ class StatusLine(Static):
         if parts != self._parts:
             self._parts, height = parts, self.styles.height
             self.refresh(layout=height is not None and height.is_auto)
-
-    @property
-    def words(self) -> str:
-        """Return the text of the line."""
-        return _GAP.join(text for text, _ in self._parts)
 
     def render(self) -> Content:
         return Content.styled(_GAP, _KINDS["dim"]).join(

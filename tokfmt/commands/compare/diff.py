@@ -141,7 +141,7 @@ class DiffReport:
             the token itself, with 4 where a part begins.
         a, b: Both datasets.
         same: The number of equal sequences; None if the order is ignored.
-        counts: The number of differences by kind; see `alignment.Difference`.
+        counts: The number of differences by kind.
         first: The first difference; None without one, or if the order is ignored.
         differences: The first differences, up to the limit.
         surplus: What A has more of, and what B has more of, if the order is ignored; else None.

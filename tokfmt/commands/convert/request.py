@@ -138,9 +138,9 @@ class Conversion:
         recipe: Fingerprint of the recipe whose samples are stored as they are; None if sequences are stored.
         labels: "recipe" if a recipe made the labels and loss masks of these samples, "stored" if its sources have them.
         replaces: What a run would replace (`dry_run`), in words, by path.
-        prepared: What each source of a recipe gives, and what filters left out; see `tokfmt.mix.report`.
+        prepared: What each source of a recipe gives, and what filters left out.
         padded: Positions that hold padding in the samples of recipes. They are counted in `tokens`.
-        partial: What was saved and lost of each damaged source; see `source.partial.Partial`.
+        partial: What was saved and lost of each damaged source.
     """
 
     destination: str

@@ -274,7 +274,7 @@ class ArrayFormat(FlatFormat):
         if options.bare is None and kind == "tatm":
             return self._tatm(path, options, hints)
         if kind == "zarr":
-            return zarr_layout(open_store(path, ENDS), options)
+            return zarr_layout(open_store(path, ENDS), options, hints)
         layout = super().examine(paths, options, hints)
         if hints.allow_partial and kind == "arrays" and layout.starts is None and not layout.sample_length:
             number = re.search(r"(\d+)\D*$", layout.extents[0].file.path.stem)
@@ -282,14 +282,14 @@ class ArrayFormat(FlatFormat):
                 raise CorruptError(layout.extents[0].file.path, "is not numbered 0: it may begin inside a sequence")
         return layout
 
-    def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> FileLayout:  # noqa: ARG002
+    def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> FileLayout:
         if options.bare is not None:
             return bare_layout(file, options)
         if file.read(0, min(file.size, 4)) == b"PK\3\4":
             store = Zipped(file.path)
-            return (
-                npz_layout(file, store, options) if MARKS.isdisjoint(store.names("")) else zarr_layout(store, options)
-            )
+            if MARKS.isdisjoint(store.names("")):
+                return npz_layout(file, store, options)
+            return zarr_layout(store, options, hints)
         if file.read(0, min(file.size, len(HDF5))) == HDF5:
             return hdf5_layout(file, options)
         beside = file.path.with_name(f"{file.path.name}.json")

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tokfmt.core.annotation import Part, bounded_entries, shown
 from tokfmt.core.findings import Problem, fatal
+from tokfmt.core.format import Hints
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import Separators
 from tokfmt.errors import CorruptError, UnsafeError, UnsupportedError, missing_package
-from tokfmt.files.fields import Field, Section
+from tokfmt.files.fields import Section
 from tokfmt.files.file import File, natural_key, open_file
 from tokfmt.files.place import Place
 from tokfmt.formats.array.options import ReadOptions
@@ -23,8 +24,9 @@ from tokfmt.formats.array.shapes import Virtual, boundaries_of, shaped
 from tokfmt.formats.cells import Cells
 from tokfmt.formats.flat import Extent, FileLayout
 from tokfmt.formats.npy import MAGIC, header_of
-from tokfmt.formats.zarr_arrays.array import KEPT_BAND, arrays_in, dtype_of
+from tokfmt.formats.zarr_arrays.array import KEPT_BAND, arrays_in, dtype_of, metadata_key
 from tokfmt.formats.zarr_arrays.array import Array as ZarrArray
+from tokfmt.formats.zarr_arrays.sections import Chunks, first_header, key_fields
 from tokfmt.formats.zarr_arrays.store import Store, Zipped, zarr_format_of
 from tokfmt.wording import human_bytes, printable
 
@@ -163,7 +165,7 @@ def hdf5_layout(file: File, options: ReadOptions) -> FileLayout:
     )
 
 
-def zarr_layout(store: Store, options: ReadOptions) -> FileLayout:
+def zarr_layout(store: Store, options: ReadOptions, hints: Hints) -> FileLayout:
     """Return the layout of an array of a zarr store, or of one with boundaries."""
     version = zarr_format_of(store)
     stated = arrays_in(store, version)
@@ -175,7 +177,7 @@ def zarr_layout(store: Store, options: ReadOptions) -> FileLayout:
         raise UnsupportedError(store.root, what, expected="integers of one or two dimensions", found=found)
     fill = options.holes == "fill"
     tokens = ZarrArray(store, chosen, version, ranks=(1, 2), stated=stated[chosen], fill=fill)
-    read, problems = [tokens], _holes(tokens)
+    read, problems = [tokens], [] if hints.allow_partial else _holes(tokens)  # Reading them shows what is lost.
     if ends and len(tokens.layout.shape) == 1:
         index = ZarrArray(store, ends, version, stated=stated[ends], fill=fill)
         index.check_memory()
@@ -194,7 +196,7 @@ def zarr_layout(store: Store, options: ReadOptions) -> FileLayout:
         layout,
         extras={**layout.extras, "zarr_format": version},
         notes=(*layout.notes, *_slow(tokens)),
-        sections=[_metadata(array, stated[array.key]) for array in read],
+        sections=[part for array in read for part in _parts_of(store, array, version)],
     )
 
 
@@ -234,13 +236,16 @@ def _slow(array: ZarrArray) -> list[str]:
     return [f"{what} {columns:,} columns; an array with chunks of whole rows is read faster"]
 
 
-def _metadata(array: ZarrArray, stated: Mapping[str, object]) -> Section:
-    """Return the metadata of a zarr array as a section."""
-    return Part(
-        f"metadata of {printable(array.name)}",
-        array.layout.where,
-        lambda: [Field(shown(key), None, 0, shown(json.dumps(value))) for key, value in stated.items()],
-    )
+def _parts_of(store: Store, array: ZarrArray, version: int) -> list[Section]:
+    """Return the metadata and the chunks of a zarr array as sections."""
+    key, name = metadata_key(array.key, version), printable(array.name)
+    fields = partial(key_fields, store, key, lambda *_: ("", False))
+    header = Part(f"header of the first chunk of {name}", array.path, partial(first_header, array))
+    return [
+        Part(f"metadata of {name}", array.layout.where, fields),
+        Part(f"chunks of {name}", array.path, partial(Chunks, array)),
+        *([header] if array.layout.codecs[-1:] == ("blosc",) else []),
+    ]
 
 
 def _dataset(file: File, array: Array) -> Extent:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -143,12 +142,11 @@ class ColumnsInspection(Inspection):
         labels = dict[Place, tuple[OtherLabels, Contradictions]]()
         groups = [(one, group) for one in self.containers for group in (one.groups if how.deep else one.groups[:1])]
 
-        for item, seen in zip(groups, how.spread(partial(_looked_at, rows), groups), strict=True):
+        for item, looked in zip(groups, how.spread(partial(_looked_at, rows), groups), strict=True):
+            seen = (yield from _problems(rows, item)) if looked is None else looked
             how.advance(seen.tokens)
             before = labels.get(item[0].path, (OtherLabels(), Contradictions()))
             labels[item[0].path] = before[0].joined(seen.others), before[1].joined(seen.against)
-            if seen.has_problems:  # A group is decoded again, some rows at a time: each of them may have problems.
-                yield from _problems(rows, *item)
             if seen.error is not None:
                 yield _finding(hundred, seen.error)
         for file, (others, against) in labels.items():
@@ -162,46 +160,62 @@ class ColumnsInspection(Inspection):
 
 
 class _Seen(NamedTuple):
-    """The result of decoding a group.
+    """What was seen of a group so far.
 
     Attributes:
         tokens: The number of IDs, with those that `attention_mask` excludes.
         others, against: The labels and masks of its rows.
-        has_problems: Rows have problems.
         error: Why the group cannot be decoded to its end.
     """
 
     tokens: int = 0
     others: OtherLabels = OtherLabels()
     against: Contradictions = Contradictions()
-    has_problems: bool = False
     error: FormatError | None = None
 
 
-def _looked_at(rows: Rows, item: tuple[Container, Group]) -> _Seen:
-    """Decode a group, and compare the number of its IDs with what the file states."""
-    (container, group), seen, problems = item, _Seen(), set[str]()
+def _looked_at(rows: Rows, item: tuple[Container, Group]) -> _Seen | None:
+    """Decode a group up to the first problem of a row; None if there is one."""
+    seen, found = _Seen(), list[Problem]()
+    for step in _steps(rows, item, found):
+        if found:
+            return None
+        seen = step
+    return seen
+
+
+def _problems(rows: Rows, item: tuple[Container, Group]) -> Generator[Finding, None, _Seen]:
+    """Decode a group again, some rows at a time, as each of them may have problems, and yield these."""
+    seen, found = _Seen(), list[Problem]()
+    for step in _steps(rows, item, found):
+        yield from (problem.finding() for problem in found)
+        found.clear()
+        seen = step
+    return seen
+
+
+def _steps(rows: Rows, item: tuple[Container, Group], found: list[Problem]) -> Iterator[_Seen]:
+    """Decode a group, some rows at a time, and compare the number of its IDs with what the file states.
+
+    Args:
+        rows: What is decoded.
+        item: The file, and the group.
+        found: Receives the problems of the rows before each step.
+    """
+    (container, group), seen, has_problems = item, _Seen(), False
     try:
-        for decoded in rows.decode(container, group, lambda problem: problems.add(problem.code)):
+        for decoded in rows.decode(container, group, found.append):
+            has_problems = has_problems or bool(found)
             tokens = seen.tokens + len(decoded.tokens) + decoded.excluded[0]
-            others, against = seen.others.joined(other_labels(decoded)), seen.against.joined(decoded.against)
-            seen = _Seen(tokens, others, against, bool(problems))
+            seen = _Seen(tokens, seen.others.joined(other_labels(decoded)), seen.against.joined(decoded.against))
+            yield seen
         stated = container.facts(group, rows.column.name).values
     except FormatError as error:
-        return seen._replace(has_problems=bool(problems), error=error)
-    if stated is None or problems or seen.tokens == stated:
-        return seen
-    what = f"IDs of {container.unit} {group.number:,}"
-    return seen._replace(error=FormatError(container.path, what, expected=stated, found=seen.tokens))
-
-
-def _problems(rows: Rows, container: Container, group: Group) -> Iterator[Finding]:
-    """Yield the problems of the rows of a group, as far as it can be decoded."""
-    found = list[Problem]()
-    with suppress(FormatError):
-        for _ in rows.decode(container, group, found.append):
-            yield from (problem.finding() for problem in found)
-            found.clear()
+        yield seen._replace(error=error)
+        return
+    if stated is not None and not has_problems and seen.tokens != stated:
+        what = f"IDs of {container.unit} {group.number:,}"
+        yield seen._replace(error=FormatError(container.path, what, expected=stated, found=seen.tokens))
 
 
 def _decode_rows(rows: Rows, container: Container, group: Group) -> None:

@@ -2,44 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import re
-import struct
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property, partial
 
 import numpy as np
 
-from tokfmt.core.annotation import Listed, Part, broken, shown
+from tokfmt.core.annotation import Listed, Part, broken
 from tokfmt.core.reader import INT32_MAX, ByteOffset
 from tokfmt.errors import FormatError
 from tokfmt.files.fields import Field, Pointer, Section
 from tokfmt.files.file import natural_key
-from tokfmt.files.place import Place, place_of
 from tokfmt.formats.flat_tokens.layout import STARTS, TOKENS, Group, GroupLayout, StoreLayout
-from tokfmt.formats.zarr_arrays.array import Array
-from tokfmt.formats.zarr_arrays.codecs import HEADER, blosc_errors, blosc_frame, blosc_header
-from tokfmt.formats.zarr_arrays.store import METADATA, Blob, Store, json_of
-from tokfmt.wording import counted
+from tokfmt.formats.zarr_arrays.sections import Chunks, first_header, key_fields
+from tokfmt.formats.zarr_arrays.store import METADATA, Store, json_of
 
-_MEANINGS = {
-    "zarr_format": "version of zarr",
-    "shape": "items in the array",
-    "chunks": "items in a chunk",
-    "chunk_grid": "items in a chunk, or in a shard",
-    "dtype": "type of an item",
-    "data_type": "type of an item",
-    "compressor": "how chunks are compressed",
-    "codecs": "steps of encoding a chunk, in the order of writing",
-    "filters": "steps before compression",
-    "fill_value": "value of the items of an absent chunk; with null its content is undefined",
-    "max_token_id": "no ID may be above it",
-}
 _FILES = 4096  # files of an array that cannot be opened
 _UNBOUNDED = Field("max_token_id", None, 0, "not there", "seqax does not open the array", wrong=True)
-_DECODER = json.JSONDecoder()
-_SPACE = re.compile(r"[\s,]*")
-_COLON = re.compile(r"\s*:\s*")
 
 
 def sections(layout: StoreLayout) -> Sequence[Section]:
@@ -81,27 +59,17 @@ def _metadata(store: Store, key: str, *, bounded: bool = False) -> Iterator[Part
 
 
 def _keys(store: Store, key: str, *, states: bool) -> list[Field]:
-    """Return the keys of a JSON file as fields, with byte offset and length of each."""
-    known = json_of(store, key) or {}  # raises unless the file is a JSON object of at most 1 MiB
+    """Return the keys of a JSON file as fields; if `states`, it must state `max_token_id`."""
+    known = json_of(store, key) or {}
     attributes = known.get("attributes") if key.endswith("zarr.json") else known
     missing = states and not (isinstance(attributes, Mapping) and "max_token_id" in attributes)
-    blob = store.blob(key)
-    raw = blob.read(0, blob.size).decode() if blob else ""
-    origin = store.origin(key)
-    fields, at = [], raw.index("{") + 1
-    while raw[(at := _end(_SPACE, raw, at))] != "}":
-        name, after = _DECODER.raw_decode(raw, at)
-        value, stop = _DECODER.raw_decode(raw, _end(_COLON, raw, after))
-        begin = origin.start + len(raw[:at].encode()) if origin.exact else None
-        length = len(raw[at:stop].encode()) if origin.exact else 0
-        text = json.dumps(value, ensure_ascii=False)
-        odd = _odd(name, value)
-        meaning = odd or _MEANINGS.get(name, "")
-        fields.append(Field(shown(name), begin, length, shown(text), meaning, bool(odd), origin.path))
-        at = stop
-    if missing:
-        fields.append(_UNBOUNDED)
-    return fields
+    return [*key_fields(store, key, _explained), *([_UNBOUNDED] if missing else [])]
+
+
+def _explained(name: str, value: object) -> tuple[str, bool]:
+    """Return what a key of the metadata means that only flat tokens have, and whether its value has a defect."""
+    odd = _odd(name, value)
+    return odd or ("no ID may be above it" if name == "max_token_id" else ""), bool(odd)
 
 
 def _odd(name: str, value: object) -> str:
@@ -113,14 +81,9 @@ def _odd(name: str, value: object) -> str:
     return f"should be a whole number from 0 to {INT32_MAX:,}"
 
 
-def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
-    found = pattern.match(text, at)
-    return found.end() if found else at
-
-
-def _chunks(contents: _Contents, name: str) -> _Chunks | Listed:
+def _chunks(contents: _Contents, name: str) -> Chunks | Listed:
     try:
-        return _Chunks(contents.array(name))
+        return Chunks(contents.array(name))
     except FormatError as error:
         return Listed([broken(error), *_files(contents.store, contents.group.key(name))])
 
@@ -131,11 +94,7 @@ def _first_header(contents: _Contents, name: str) -> Sequence[Field]:
         array = contents.array(name)
     except FormatError:  # the section of chunks reports it
         return ()
-    blob = array.blob(0) if array.layout.chunks else None
-    if blob is None or array.layout.codecs[-1:] != ("blosc",):
-        return ()
-    origin = array.origin(0)
-    return _frame_fields(array, blob, origin.start + blob.start if origin.exact else None, origin.path)
+    return first_header(array)
 
 
 def _files(store: Store, key: str) -> Iterator[Field]:
@@ -151,32 +110,6 @@ def _files(store: Store, key: str) -> Iterator[Field]:
                 origin = store.origin(f"{key}/{name}")
                 at, length = (origin.start, blob.size) if origin.exact else (None, 0)
                 yield Field(name, at, length, f"{blob.size:,} bytes", path=origin.path)
-
-
-class _Chunks:
-    """The chunks of an array as fields."""
-
-    def __init__(self, array: Array) -> None:
-        self.array, self.count = array, array.layout.chunks
-
-    def fields(self, first: int, last: int) -> list[Field]:
-        return [self._chunk(number) for number in range(first, min(last, self.count))]
-
-    def _chunk(self, number: int) -> Field:
-        layout, name = self.array.layout, f"chunk {number:,}"
-        start = number * layout.chunk
-        items = f"items {start:,} to {min(layout.length, start + layout.chunk) - 1:,}"
-        try:
-            blob = self.array.blob(number)
-            if blob is None:
-                return Field(name, None, 0, "absent", f"{items}, all {layout.fill or 0}")
-            origin = self.array.origin(number)
-            at, length = (origin.start + blob.start, blob.size) if origin.exact else (origin.start, 0)
-            description, wrong = _summary(self.array, blob)
-        except FormatError as error:
-            return Field(name, error.offset, 0, broken(error).value, error.remedy or "", True, place_of(error.place))
-        value = f"{blob.size:,} bytes of {layout.chunk * layout.itemsize:,}"
-        return Field(name, at, length, value, description if wrong else f"{items}, {description}", wrong, origin.path)
 
 
 _BITS = 1 << 20  # maximum tokens that are read for the start bits of some sequences
@@ -293,73 +226,3 @@ class _Starts:
             return {}
         inside = np.asarray([value for value in values if value < high], np.int64)
         return dict(zip(inside.tolist(), bits[inside - low].astype(bool).tolist(), strict=True))
-
-
-_CODECS = ("blosclz", "lz4", "snappy", "zlib", "zstd")
-_DECODED = 1 << 20  # maximum bytes of a chunk that is decoded to see whether it can be
-_BLOCKS = 8  # blocks whose byte offsets are shown
-
-
-def _summary(array: Array, blob: Blob) -> tuple[str, bool]:
-    """Return a description of how a chunk is stored, or of its defect, and True if it has one."""
-    layout = array.layout
-    nbytes = layout.chunk * layout.itemsize
-    try:
-        if layout.codecs[-1:] == ("blosc",):
-            head = blosc_frame(blob, nbytes, layout.itemsize)
-            description = f"blosc {_flags(head.flags)}, {counted(head.blocks, 'block')}"
-        else:
-            description = " ".join(reversed(layout.codecs)) or "not compressed"
-        if nbytes <= _DECODED:
-            array.decoded(blob)
-    except FormatError as error:
-        return broken(error).value, True
-    return description, False
-
-
-def _flags(flags: int) -> str:
-    codec = flags >> 5
-    name = _CODECS[codec] if codec < len(_CODECS) else f"codec {codec}"
-    words = [word for bit, word in ((1, "byte shuffle"), (4, "bit shuffle"), (2, "stored as is")) if flags & bit]
-    return ", ".join((name, *words))
-
-
-def _frame_fields(array: Array, blob: Blob, at: int | None, path: Place) -> list[Field]:
-    """Return the fields of the header of a blosc chunk.
-
-    Args:
-        array: Array that holds the chunk.
-        blob: The chunk.
-        at: Byte offset of the chunk in its file; None if a zip stores it compressed.
-        path: File that holds the chunk.
-    """
-    layout, head = array.layout, blosc_header(blob)
-    wrong: dict[int, str] = {}
-    for field, error in blosc_errors(head, blob, layout.chunk * layout.itemsize, layout.itemsize):
-        wrong.setdefault(field, error.statement)
-    rows = [
-        (0, 1, "format version", str(head.version), ""),
-        (1, 1, "codec's version", str(head.codec), ""),
-        (2, 1, "flags", str(head.flags), _flags(head.flags)),
-        (3, 1, "item size", str(head.itemsize), "bytes"),
-        (4, 4, "decoded size", f"{head.nbytes:,}", "bytes"),
-        (8, 4, "block size", f"{head.blocksize:,}", f"bytes decoded; {head.blocks:,} blocks"),
-        (12, 4, "compressed size", f"{head.cbytes:,}", "bytes"),
-    ]
-    if not head.flags & 2:
-        count = min(head.blocks, (len(head.raw) - HEADER) // 4, _BLOCKS)
-        starts = " ".join(str(n) for n in struct.unpack(f"<{count}I", head.raw[HEADER : HEADER + 4 * count]))
-        more = " …" if head.blocks > count else ""
-        rows.append((HEADER, 4 * count, "block starts", starts + more, "bytes from the start of the chunk"))
-    return [
-        Field(
-            name,
-            None if at is None else at + offset,
-            0 if at is None else length,
-            value,
-            wrong.get(offset, meaning),
-            offset in wrong,
-            path,
-        )
-        for offset, length, name, value, meaning in rows
-    ]

@@ -17,7 +17,8 @@
 - A killed writer leaves a length of 0 in the header. No Modalities version reads tokens of 3 bytes (one day in 2024).
 - An empty pack of layout D has 17 bytes: 12 of header, and `80 04 5d 94 2e`.
 
-tokfmt decodes the index without pickle, which can run code. Source: files written by the code of each version.
+tokfmt decodes the index without pickle, which can run code.
+Source: files written by the code of each version.
 """
 
 from __future__ import annotations

@@ -569,6 +569,7 @@ class Array:
         self._chunks = Recent[int, Items](max(_KEPT, min(KEPT_BAND, layout.band_bytes)))
         self._indexes = Recent[int, NDArray[np.uint64]](_KEPT)
         self._open = Recent[int, tuple[Blob, codecs.BloscFrame]](_OPEN)
+        self._items, self._width = layout.chunk, layout.itemsize
         self._only_zero = layout.itemsize == _STARTS and layout.length == 1
         self.fill = fill
 
@@ -618,7 +619,7 @@ class Array:
     @property
     def dtype(self) -> np.dtype[np.unsignedinteger]:
         """Dtype of the items that `read` returns: unsigned, native byte order. Signed items keep their bits."""
-        return np.dtype(f"u{self.layout.itemsize}")
+        return np.dtype(f"u{self._width}")
 
     @property
     def name(self) -> str:
@@ -716,7 +717,7 @@ class Array:
             rows = self._rows(first, -(-stop // width)).reshape(-1)
             return rows[start - first * width : stop - first * width]
         out = np.empty(stop - start, self.dtype)
-        size = layout.chunk
+        size = self._items
         for number in range(start // size, -(-stop // size)):
             base = number * size
             a, b = max(start, base), min(stop, base + size)
@@ -765,13 +766,13 @@ class Array:
 
     def _directly(self, number: int, a: int, b: int, out: Items) -> bool:
         """Decode a whole chunk into `out`, or only the blocks of a small part; return False if neither applies."""
-        layout, size = self.layout, self.layout.itemsize
-        if b - a == layout.chunk and not layout.big_endian:
+        layout, size = self.layout, self._width
+        if b - a == self._items and not layout.big_endian:
             blob = self.blob(number)
             if blob is not None:
                 codecs.decode_blosc(blob, size, out.view(np.uint8))
             return blob is not None
-        if 2 * (b - a) > layout.chunk:  # a caller that reads in order needs the rest next
+        if 2 * (b - a) > self._items:  # a caller that reads in order needs the rest next
             return False
         opened = self._opened(number)
         raw = codecs.decode_blosc_part(*opened, a * size, b * size) if opened else None
