@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import gc
 import inspect
 import os
 import sys
@@ -94,9 +95,14 @@ class Tracer:
     @contextmanager
     def counting(self) -> Iterator[Ran]:
         """What runs in here, and which files are opened."""
+        gc.collect()  # what earlier tests left behind is closed now, not while this is counted
+        gc.disable()
         self._now = _opening.ran = Ran()
-        yield self._now
-        self._now = _opening.ran = None
+        try:
+            yield self._now
+        finally:
+            self._now = _opening.ran = None
+            gc.enable()
 
     def note(self, frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
