@@ -171,7 +171,7 @@ def result_of(request: Request, inputs: Inputs, destination: Destination, writte
         tokenizer=dict(made) if made is not None else None,
         sample_length=destination.traits.sample_length,
         shuffle=arrangement.shuffle,
-        splits=_splits_of(counts),
+        splits={} if arrangement.shares is None else _splits_of(counts),
         recipe=None if destination.rows is None else destination.rows.fingerprint,
         labels=None if destination.rows is None else destination.rows.labels_from,
         prepared=list(written.report),
@@ -183,7 +183,7 @@ def result_of(request: Request, inputs: Inputs, destination: Destination, writte
 def _splits_of(counts: Sequence[PortionCounts]) -> dict[str, dict[str, object]]:
     """Return the destination, the counts and the largest ID of each split, by its name."""
     return {
-        portion.portion.split: {
+        str(portion.portion.split): {
             "destination": str(portion.portion.destination),
             "sequences": portion.sequences,
             "tokens": portion.tokens,
@@ -192,7 +192,6 @@ def _splits_of(counts: Sequence[PortionCounts]) -> dict[str, dict[str, object]]:
             **({"leads": portion.leads._asdict()} if portion.leads is not None else {}),
         }
         for portion in counts
-        if portion.portion.split is not None
     }
 
 
