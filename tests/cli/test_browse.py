@@ -177,7 +177,7 @@ def broken(place):
     hdf5.write_bytes(next((FIXTURES / "hdf5" / "padded_eos").glob("*.h5")).read_bytes()[:3000])
     shutil.copytree(FIXTURES / "flat-tokens" / "multi_chunk.zarr", store)
     for split in ("train", "validation"):
-        (store / split / "seq_starts" / ".zarray").write_text("{")
+        (store / split / "encoded_tokens" / ".zarray").write_text("{")
     text.write_bytes(gzip.compress((FIXTURES / "text" / "corpus.jsonl").read_bytes())[:500])
     return [hdf5, store, text]
 
@@ -308,8 +308,8 @@ def test_in_a_terminal(tmp_path):
         tell("send-keys", "11", "Enter")
         await_text("1,116 tokens")
         tell("send-keys", "?")
-        await_text("Half a page down")
-        tell("send-keys", "q")
+        await_text("Find and list")
+        tell("send-keys", "Escape")
         await_text("document 11")
         tell("send-keys", "q")
         await_text("left with 0")

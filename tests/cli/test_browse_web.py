@@ -210,7 +210,6 @@ def test_who_may_read(tmp_path):
         assert server.children == []
 
 
-@FUZZ_ONLY
 def test_nonsense_requests_neither_end_it_nor_fill_the_terminal(tmp_path):
     with served(tmp_path, PACK) as server:
         place = urlsplit(server.url)

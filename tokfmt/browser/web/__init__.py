@@ -25,6 +25,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from importlib.resources import files
 
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
 from textual_serve.server import Server
 
 from tokfmt.errors import ConversionError
@@ -111,7 +112,9 @@ class PageServer(Server):
         stop = asyncio.Event()
         for number in _SIGNALS:
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        logging.getLogger("aiohttp.server").setLevel(logging.INFO)  # else invalid requests fill the terminal
+        log = logging.getLogger("aiohttp.server")  # invalid requests would fill the terminal, or block a pipe
+        log.setLevel(logging.INFO)
+        log.addFilter(_is_ours)
         runner = web.AppRunner(await self._make_app(), handle_signals=False, access_log=None, shutdown_timeout=GRACE)
         await runner.setup()
         try:
@@ -127,6 +130,11 @@ class PageServer(Server):
     def _url(self, port: int) -> str:
         name = self.host if self.host not in ("0.0.0.0", "::", "") else socket.gethostname()  # noqa: S104 - compared
         return f"http://{f'[{name}]' if ':' in name else name}:{port}{self._home}/"
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Return whether a message of the web server concerns an error of this server, not an invalid request."""
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
 
 
 def is_local(host: str) -> bool:
