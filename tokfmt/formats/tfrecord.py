@@ -26,7 +26,7 @@ import re
 import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from typing import IO, Any, Literal
 
@@ -127,9 +127,11 @@ def records_of(path: Place) -> Iterator[bytes]:
         CorruptError: A checksum does not fit.
         UnsafeError: A record states a length that would exhaust memory.
     """
-    with closing(open_file(path)) as file:
+    with ExitStack() as closes:
+        file = closes.enter_context(closing(open_file(path)))
         packed = is_compressed(file.read(0, min(file.size, _HEAD.size)))
-        stream = io.BufferedReader(Inflated(Stream(file)) if packed else Stream(file), _BUFFER)
+        content = Inflated(Stream(file)) if packed else Stream(file)
+        stream = closes.enter_context(io.BufferedReader(content, _BUFFER))  # frees its buffer
         at, number, where = 0, 0, " of the decompressed content" * packed
         while head := _next(path, stream, _HEAD.size):
             what = f"record {number:,}{where}"
