@@ -313,11 +313,7 @@ def test_hdf5_datasets_of_any_name(tmp_path, dtype, libver, how):
         assert dataset[:].tolist() == rows.tolist()
     with tokfmt.open(path, eos="none") as dataset:
         assert [len(one) for one in dataset] == [100, 0, 110]
-        whole, source = rows.reshape(-1).tolist(), dataset.reader
-        for a in range(0, 210, 13):
-            for b in {a, a + 1, min(a + 40, 210), 210}:
-                assert source.tokens(a, b).tolist() == whole[a:b]
-        assert pickle.loads(pickle.dumps(source)).tokens(0, 210).tolist() == whole
+        intervals_are_those_of(dataset.reader, rows.reshape(-1).tolist())
         places_are_those_of(dataset, path, plain=not how.keys() & {"compression"})
         assert any("other arrays are not read: rows" in note for note in dataset.info.notes)
 
@@ -447,14 +443,19 @@ def test_zarr_arrays_of_any_name(tmp_path, dtype, version, how):
     with tokfmt.open(path, eos="none") as dataset:
         assert dataset.format == "array"
         assert [len(one) for one in dataset] == [100, 0, 110]
-        whole, source = rows.reshape(-1).tolist(), dataset.reader
-        for a in range(0, 210, 13):
-            for b in {a, a + 1, min(a + 40, 210), 210}:
-                assert source.tokens(a, b).tolist() == whole[a:b]
-        assert pickle.loads(pickle.dumps(source)).tokens(0, 210).tolist() == whole
+        intervals_are_those_of(dataset.reader, rows.reshape(-1).tolist())
         places_are_those_of(dataset, path, plain="compressors" in how)
         assert any("other arrays are not read: rows" in note for note in dataset.info.notes)
     assert not tokfmt.check(path, deep=True)[0].findings
+
+
+def intervals_are_those_of(reader, tokens):
+    """Any interval of tokens is read, also after pickling."""
+    count = len(tokens)
+    for a in range(0, count, 13):
+        for b in {a, a + 1, min(a + 40, count), count}:
+            assert reader.tokens(a, b).tolist() == tokens[a:b]
+    assert pickle.loads(pickle.dumps(reader)).tokens(0, count).tolist() == tokens
 
 
 def places_are_those_of(dataset, path, *, plain):

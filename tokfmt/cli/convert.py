@@ -336,8 +336,8 @@ def table_of_prepared(report: Sequence[Mapping[str, Any]]) -> Table:
 
     Returns:
         Name (two spaces before the name of a rule), documents, their share of the source, characters, tokens in the
-        result, share of all tokens, and passes over the kept documents. A source of which all is kept has
-        one row. If no source is text, there is no column of characters.
+        result, share of all tokens, and passes over the kept documents. A source of which all is kept has one row. If
+        no source is text, there is no column of characters.
     """
     rows: list[tuple[str, ...]] = []
     whole = max(1, sum(row["tokens"] for row in report))

@@ -135,8 +135,8 @@ class Overview:
         ]
         rows += [("tokenizer", (self.tokenizer or {}).get("name")), ("fields", ", ".join(self.fields) or None)]
         rows += [("first IDs", " ".join(map(str, self.ids)) if self.ids else None), ("first words", self.text)]
-        known = [(name, value) for name, value in rows if value is not None]
-        return html_table(f"info {self.path}", ("fact", "value"), known, self.notes)
+        stated = [(name, value) for name, value in rows if value is not None]
+        return html_table(f"info {self.path}", ("fact", "value"), stated, self.notes)
 
 
 def info(asked: SourceRequest, tokenizer: str | None = None) -> Overview:

@@ -92,8 +92,8 @@ class CellsReader(FlatReader):
 
     def find(self, place: Place, byte: int) -> int | None:
         for base, (file, begin, tokens, dtype) in zip(self._begins, self.extents, strict=False):
-            found = file.chunked.position(place, byte) if isinstance(file, Cells) else None
-            if found is not None:
-                at = found - begin // dtype.itemsize
+            item = file.chunked.position(place, byte) if isinstance(file, Cells) else None
+            if item is not None:
+                at = item - begin // dtype.itemsize
                 return base + at if 0 <= at < tokens else None
         return super().find(place, byte)

@@ -45,7 +45,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -85,9 +84,6 @@ from tokfmt.formats.folders import json_object
 from tokfmt.formats.npy import MAGIC, header_of
 from tokfmt.formats.zarr_arrays.store import Zipped, open_store
 from tokfmt.wording import counted
-
-if TYPE_CHECKING:
-    pass
 
 INDEX, TATM = "index.npy", "metadata.yaml"
 HDF5 = b"\x89HDF\r\n\x1a\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,9 +23,6 @@ from tokfmt.formats.array.shapes import shaped
 from tokfmt.formats.flat import Extent, FileLayout, joined, stated_tokens
 from tokfmt.formats.folders import whole_number
 from tokfmt.formats.zarr_arrays.store import Zipped
-
-if TYPE_CHECKING:
-    pass
 
 FEW_ZEROS = 8  # that many at the end of a file fill it
 TEXT = 1 << 20  # bytes of a description, at most

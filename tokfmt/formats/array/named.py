@@ -99,7 +99,7 @@ def _chosen(
     names: Sequence[str],
     arrays: Sequence[str],
     options: ReadOptions,
-    held: Sequence[str] = (),
+    listed: Sequence[str] = (),
 ) -> tuple[str, str]:
     """Return the name of the array to read, of several, and of the array that states boundaries; "" without one.
 
@@ -109,7 +109,7 @@ def _chosen(
         names: All names, those of arrays in groups with the groups.
         arrays: Those that may be arrays of token IDs, in natural order.
         options: The parsed read options.
-        held: What each of `names` is, in words, for the message if no array may be one of token IDs.
+        listed: What each of `names` is, in words, for the message if no array may be one of token IDs.
 
     Raises:
         UnsupportedError: There is no such array, or there are several and nothing states which is to be read.
@@ -124,7 +124,7 @@ def _chosen(
     chosen = arrays[0] if chosen is None and len(arrays) == 1 else chosen
     if chosen is None and not arrays:
         what, remedy = f"holds no {kind} of integers with one or two dimensions", "Name the file of the token IDs"
-        raise UnsupportedError(path, what, found=_names(held or names), remedy=remedy)
+        raise UnsupportedError(path, what, found=_names(listed or names), remedy=remedy)
     if chosen is None:
         what, remedy = f"holds several {kind}s of integers", _reads((named or arrays)[0])
         raise UnsupportedError(path, what, expected="tokens or input_ids", found=_names(arrays), remedy=remedy)
@@ -140,9 +140,9 @@ def hdf5_layout(file: File, options: ReadOptions) -> FileLayout:
     """Return the layout of a dataset of an HDF5 file, or of one with boundaries."""
     arrays: Sequence[str] = ()
 
-    def choose(names: Sequence[str], found: Sequence[str], kinds: Sequence[str]) -> Sequence[str]:
+    def choose(names: Sequence[str], integers: Sequence[str], kinds: Sequence[str]) -> Sequence[str]:
         nonlocal arrays
-        arrays = sorted(found, key=natural_key)
+        arrays = sorted(integers, key=natural_key)
         ordered = sorted(names, key=natural_key)
         return list(filter(None, _chosen(file.path, "dataset", ordered, arrays, options, sorted(kinds))))
 
@@ -159,7 +159,7 @@ def hdf5_layout(file: File, options: ReadOptions) -> FileLayout:
         bounded_entries(file.path, index.shape[0], file)
     ends = rest[0].name if rest else ""
     others = [name for name in arrays if name not in (chosen.name, ends)]
-    extents = [_dataset(file, one) for one in (chosen, index) if one is not None]
+    extents = [_dataset(file, array) for array in (chosen, index) if array is not None]
     return _named(
         chosen.name, extents[0], chosen.shape, ends, extents[1] if index is not None else None, others, [], options
     )
@@ -170,8 +170,8 @@ def zarr_layout(store: Store, options: ReadOptions, hints: Hints) -> FileLayout:
     version = zarr_format_of(store)
     stated = arrays_in(store, version)
     arrays = [name for name, raw in stated.items() if _may_be_tokens(raw, version)]
-    held = [f"{printable(name or store.root.name)} ({_kind_of_array(raw, version)})" for name, raw in stated.items()]
-    chosen, ends = _chosen(store.root, "array", [*stated], arrays, options, held)
+    listed = [f"{printable(name or store.root.name)} ({_kind_of_array(raw, version)})" for name, raw in stated.items()]
+    chosen, ends = _chosen(store.root, "array", [*stated], arrays, options, listed)
     if chosen not in arrays:
         what, found = f"{printable(chosen)} does not hold token IDs", _kind_of_array(stated[chosen], version)
         raise UnsupportedError(store.root, what, expected="integers of one or two dimensions", found=found)
@@ -305,8 +305,8 @@ def arrays_of_zip(store: Zipped) -> list[str]:
 
 
 def _names(arrays: Sequence[str]) -> str:
-    shown_ = ", ".join(printable(name) for name in arrays[:9])
-    return f"{shown_}, ... ({len(arrays):,})" if len(arrays) > 9 else shown_ or "nothing"
+    first = ", ".join(printable(name) for name in arrays[:9])
+    return f"{first}, ... ({len(arrays):,})" if len(arrays) > 9 else first or "nothing"
 
 
 def member_of(file: File, store: Zipped, name: str) -> tuple[Extent, tuple[int, ...], list[Problem]]:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from tokfmt.base.options import option
 from tokfmt.formats.flat import FlatOptions
-
-if TYPE_CHECKING:
-    pass
 
 Dtype = Literal["uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"]
 

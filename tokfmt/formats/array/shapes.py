@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,9 +17,6 @@ from tokfmt.formats.array.options import ReadOptions
 from tokfmt.formats.flat import Extent, FileLayout, stated_tokens, whole_tokens
 from tokfmt.formats.npy import Header, header_of
 from tokfmt.wording import counted
-
-if TYPE_CHECKING:
-    pass
 
 _LOOKED_AT = 1 << 20  # IDs whose rows are compared with their neighbors
 _FEW_ROWS = 8  # that many show whether neighbors have one token in common

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +13,6 @@ from tokfmt.core.reader import Separators, TokenReader, windows
 from tokfmt.formats.array.options import WriteOptions
 from tokfmt.formats.flat import Cut, FlatWriter, Pieces
 from tokfmt.formats.npy import HEAD, header_bytes
-
-if TYPE_CHECKING:
-    pass
 
 TOKENS, BOUNDARIES = "tokens.npy", "cu_seqlens.npy"
 

@@ -212,8 +212,8 @@ def dtype_of(raw: Json, zarr_format: int) -> np.dtype[np.integer[Any]] | None:
         zarr_format: 2 or 3.
     """
     stated = str(raw.get("dtype" if zarr_format == 2 else "data_type"))
-    known = re.fullmatch(r"[<>|][iu][1248]", stated) if zarr_format == 2 else stated in INTEGERS
-    return np.dtype(stated) if known else None
+    is_integer = re.fullmatch(r"[<>|][iu][1248]", stated) if zarr_format == 2 else stated in INTEGERS
+    return np.dtype(stated) if is_integer else None
 
 
 def arrays_in(store: Store, zarr_format: int) -> dict[str, Json]:
@@ -228,16 +228,16 @@ def arrays_in(store: Store, zarr_format: int) -> dict[str, Json]:
     Raises:
         FormatError: Metadata are not a JSON object, or too large.
     """
-    found, nodes = dict[str, Json](), [""]
+    arrays, nodes = dict[str, Json](), [""]
     for key in nodes:  # It grows by what is in groups.
         raw = json_of(store, metadata_key(key, zarr_format))
         if raw is not None and (zarr_format == 2 or raw.get("node_type") == "array"):
-            found[key] = raw
+            arrays[key] = raw
         elif key.count("/") < _DEEPEST:
             names = (name for name in store.names(key) if not name.startswith(".") and name not in METADATA)
             below = (f"{key}/{name}".removeprefix("/") for name in sorted(names, key=natural_key))
             nodes += islice(below, max(0, _LISTED - len(nodes)))
-    return found
+    return arrays
 
 
 def read_layout(
