@@ -32,6 +32,11 @@ class Asked:
         """How many bytes were read of files with such a name."""
         return sum(length for name, _, length in self.reads if name.endswith(suffix))
 
+    @property
+    def questions(self) -> int:
+        """How many reads, statuses, listings and openings there were."""
+        return sum(map(len, (self.reads, self.statuses, self.listings, self.opened)))
+
     def within(self, path: object) -> bool:
         return isinstance(path, str | os.PathLike) and os.path.abspath(path).startswith(self.home)
 

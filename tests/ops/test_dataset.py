@@ -15,6 +15,7 @@ from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from paths import CORPUS, FIXTURES, TOKENIZER
+from reads import asked_of
 
 import tokfmt
 from tokfmt import Dataset
@@ -72,16 +73,12 @@ def flat(home, name):
 
 
 @pytest.mark.parametrize("name", FLAT)
-def test_one_sequence_of_a_flat_format_is_read_in_few_calls(tmp_path, name):
-    """A read from the cache takes a microsecond, and each call of a function a tenth of that."""
-    dataset, calls = flat(tmp_path, name), []
+def test_one_sequence_of_a_flat_format_is_read_at_once(tmp_path, name):
+    dataset = flat(tmp_path, name)
     assert dataset[3].tolist() == DOCUMENTS[3]
-    sys.setprofile(lambda frame, event, what: calls.append(event))
-    try:
+    with asked_of(tmp_path) as asked:
         dataset[7]
-    finally:
-        sys.setprofile(None)
-    assert calls.count("call") <= 2
+    assert len(asked.reads) <= 1
     assert [one.tolist() for one in map(dataset.__getitem__, range(len(dataset)))] == DOCUMENTS
     assert dataset[-1].tolist() == DOCUMENTS[-1]
     assert dataset[3].flags.writeable, "torch.from_numpy warns of what may not be written to"

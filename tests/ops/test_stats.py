@@ -1,6 +1,5 @@
 """`tokfmt stats` as a function and as a command: samples, expectations, baselines, annotations, executors, memory."""
 
-import gc
 import json
 import os
 import random
@@ -17,6 +16,7 @@ from amount import FUZZ_ONLY
 from click.testing import CliRunner
 from opened import open_source, stored
 from paths import CORPUS, FIXTURES, TOKENIZER
+from reads import asked_of
 from schemas import validate
 from stats_oracle import check
 
@@ -394,27 +394,16 @@ def test_one_of_several_cannot_be_read(tmp_path):
 
 @FUZZ_ONLY
 def test_many_paths_are_linear(tmp_path):
-    """So many files more, so many looks at files and calls more."""
+    """So many files more, so many questions to the file system more."""
     paths = [tmp_path / f"{k}.pbin" for k in range(240)]
     for path in paths:
         shutil.copy(PACK, path)
     measured(*paths[:5])
     amounts = []
     for count in (60, 120, 240):
-        calls = 0
-
-        def counted(frame, event, argument):
-            nonlocal calls
-            calls += event in ("call", "c_call")
-
-        gc.disable()  # Hypothesis is called at each collection, and how many there are depends on the tests before
-        sys.setprofile(counted)
-        try:
+        with asked_of(tmp_path) as asked:
             measured(*paths[:count], duplicates=False)
-        finally:
-            sys.setprofile(None)
-            gc.enable()
-        amounts.append(calls)
+        amounts.append(asked.questions)
     assert amounts[2] - amounts[1] == pytest.approx(2 * (amounts[1] - amounts[0]), rel=0.05)
 
 
