@@ -98,3 +98,24 @@ def test_messages_name_options_that_exist():
             unknown += [f"{path}:{line}: {option}" for option in options if option not in known]
     assert not unknown, "\n".join(unknown)
     assert named > 300
+
+
+def test_no_sentence_has_a_name_that_is_only_in_the_code():
+    """A rename of a variable must not run through sentences: what they name is in the docs, or is a key or a field."""
+    pages = [ROOT / "README.md", ROOT / "tokfmt/formats/README.md", *(ROOT / "docs").rglob("*.md")]
+    known = set(re.findall(r"\w+", " ".join(page.read_text() for page in pages)))
+    names, sentences = set(), []
+    for path in MODULES:
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        documentation = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+        for node in nodes:
+            names.update(getattr(node, key, None) for key in ("name", "arg", "attr"))
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
+                if " " in node.value:
+                    sentences.append((node.value, f"{path}:{node.lineno}"))
+                else:
+                    known.update(re.findall(r"\w+", node.value))
+    in_sentence = re.compile(r"(?<=[a-z,;:] )[a-z]+(?:_[a-z]+)+(?=[ ,;.]*(?: [a-z]|$))")
+    found = [(line, word) for text, line in sentences for word in in_sentence.findall(text) if word in names - known]
+    assert len(sentences) > 3000
+    assert not found

@@ -82,7 +82,7 @@ def presuming(run: Callable[..., T], note: Callable[[str], None]) -> T:
     try:
         return run(every_end=False)
     except UnendedError as error:
-        note(f"{error.sentence}; it begins again, and reads_ends at the end of every sequence")
+        note(f"{error.sentence}; it begins again, and looks at the end of every sequence")
     return run(every_end=True)
 
 
