@@ -19,5 +19,4 @@ def plugged(monkeypatch, format_):
     monkeypatch.setattr(registry, "_points", lambda: points)
     monkeypatch.setattr(registry, "get", functools.cache(registry.get.__wrapped__))
     monkeypatch.setattr(registry, "_usable", functools.cache(registry._usable.__wrapped__))
-    monkeypatch.setattr(registry, "_table", functools.cache(registry._table.__wrapped__))
     return format_

@@ -1,8 +1,9 @@
-"""Find formats by name and by content. Formats are entry points of the group `tokfmt.formats`.
+"""Find formats by name and by content.
 
-A list of names imports no format. Using a format imports that format. Detection imports the formats whose signature
-fits the file. A format of another package that cannot be imported, or that fails in `sniff`, is skipped with a warning.
-If you give its name, the failure is an error.
+tokfmt's formats are listed here; those of other packages are entry points of the group `tokfmt.formats`. A list of
+names imports no format. Using a format imports that format. Detection imports the formats whose signature fits the
+file, and all formats of other packages. A format of another package that cannot be imported, or that fails in `sniff`,
+is skipped with a warning. If you give its name, the failure is an error.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
 from tokfmt.base.options import nearest
@@ -27,17 +27,61 @@ from tokfmt.files.place import AnyPlace, LocalPlace, Place, PlaceLike
 from tokfmt.wording import printable
 
 GROUP = "tokfmt.formats"
-_LISTED_FIRST = ("jsonl", "modalities", "stage1", "hdf5", "flat-tokens")
+
+_SKIPPED = tuple(bytes([0x50 + number]) + b"\x2a\x4d\x18" for number in range(16))
+"""The magic numbers of frames that a zstandard decoder skips; RFC 8878, 3.1.2. Files of pzstd begin with one."""
+
+_LLMC = (20240520, 20240801, 278895051, 20240522, 20240326, 20240327, 20240328)
+
+BUILT_IN = (
+    ("jsonl", "jsonl:FORMAT", Signature(
+        (".json", ".ndjson"), text=True, starts=(b"\x1f\x8b", b"\x28\xb5\x2f\xfd", *_SKIPPED)
+    )),
+    ("modalities", "modalities:FORMAT", None),
+    ("stage1", "stage1:FORMAT", None),
+    ("hdf5", "hdf5:FORMAT", Signature((".h5",), starts=(b"\x89HDF",), at=(0, *(512 << k for k in range(7))))),
+    ("flat-tokens", "flat_tokens:FORMAT", Signature((".zarr",), starts=(b"PK\3\4",))),
+    ("array", "array:FORMAT", Signature((".npy", ".npz", ".bin"), starts=(b"\x93NUMPY", b"PK\3\4", b"\x89HDF"))),
+    ("arrayrecord", "arrayrecord:FORMAT", Signature((".array_record", ".arrayrecord"), starts=(b"\x83\xaf\x70\xd1",))),
+    ("arrow", "arrow:ARROW", Signature((".arrow",), starts=(b"ARROW1", b"\xff\xff\xff\xff"))),
+    ("datatrove", "datatrove:FORMAT", Signature((".ds",))),
+    ("internevo", "internevo:FORMAT", Signature((".bin",))),
+    ("levanter", "levanter:FORMAT", Signature()),
+    ("litdata", "litdata:FORMAT", Signature()),
+    ("litgpt-packed", "litgpt_packed:FORMAT", Signature(starts=(b"LITPKDS",))),
+    ("llmc", "llmc:FORMAT", Signature(
+        ("_train_", "_val_"), starts=tuple(number.to_bytes(4, order) for number in _LLMC for order in ("little", "big"))
+    )),
+    ("mds", "mds:FORMAT", Signature((".mds",))),
+    ("megatron", "megatron:FORMAT", Signature(("_document.", "_sentence.", ".idx"), beside=".idx", text=True)),
+    ("nanogpt", "nanogpt:FORMAT", Signature(("train.bin", "val.bin"))),
+    ("olmo", "olmo:FORMAT", Signature((".npy",))),
+    ("parquet", "arrow:PARQUET", Signature((".parquet", ".pq"), starts=(b"PAR1",))),
+    ("recipe", "tokfmt.mix.format:FORMAT", Signature(words=(b"tokfmt",))),
+    ("text", "text:FORMAT", Signature((".txt", ".text", ".md", ".markdown", ".rst"))),
+    # field 1 of an Example, after the length
+    ("tfrecord", "tfrecord:FORMAT", Signature((".tfrec",), starts=(b"\n",), at=(12,))),
+    ("webdataset", "webdataset:FORMAT", Signature((".tar",), starts=(b"ustar",), at=(257,))),
+)  # fmt: skip
+"""tokfmt's formats, in the order of lists: the name, the module in `tokfmt.formats` and its object, and the signature.
+
+A file that does not fit the signature of a format is not shown to it, and the format is not imported. `Format.sniff` of
+the others decides. A format without a signature sees every file, and every format sees directories. For another variant
+of a format, add to its row what its files begin with, or how they are named, and then to `sniff` of the format, or
+`recognize` of a flat one, what makes it certain.
+"""
 
 
 @functools.cache
 def _points() -> dict[str, EntryPoint]:
-    """Return the entry points by name.
+    """Return tokfmt's formats by name, in the order of `BUILT_IN`, then the entry points of others alphabetically.
 
     If two have the same name, tokfmt's own format is used, or else that of the alphabetically first package.
     """
-    found: dict[str, EntryPoint] = {}
-    for point in sorted(entry_points(group=GROUP), key=lambda point: "" if _is_own(point) else _package(point)):
+    own = ((name, value if value.startswith("tokfmt.") else f"tokfmt.formats.{value}") for name, value, _ in BUILT_IN)
+    found = {name: EntryPoint(name, value, GROUP) for name, value in own}
+    others = [point for point in entry_points(group=GROUP) if not _is_own(point)]
+    for point in sorted(others, key=lambda point: (point.name, _package(point))):
         kept = found.setdefault(point.name, point)
         if kept.value != point.value:
             _warn(f"the format {point.name} of {_package(point)} is left out: {_package(kept)} has one of that name")
@@ -46,7 +90,7 @@ def _points() -> dict[str, EntryPoint]:
 
 def _package(point: EntryPoint) -> str:
     """Return the distribution that a format belongs to."""
-    return point.dist.name if point.dist is not None else point.value
+    return "tokfmt" if _is_own(point) else point.dist.name if point.dist is not None else point.value
 
 
 def _is_own(point: EntryPoint) -> bool:
@@ -58,8 +102,8 @@ def _warn(text: str) -> None:
 
 
 def names() -> list[str]:
-    """Return the names of all installed formats: five of tokfmt's own first, then the others alphabetically."""
-    return [n for n in _LISTED_FIRST if n in _points()] + sorted(n for n in _points() if n not in _LISTED_FIRST)
+    """Return the names of all formats: tokfmt's own first, then those of other packages alphabetically."""
+    return list(_points())
 
 
 @functools.cache
@@ -129,24 +173,6 @@ def _files_of(error: BaseException | None) -> Iterator[str]:
         error = error.__cause__
 
 
-@functools.cache  # `EntryPoint.module` parses the entry point by a regular expression, 2 per format and file otherwise
-def _signature(name: str) -> Signature | None:
-    """Return the signature of a format without importing the format; None if it has no signature."""
-    point = _points()[name]
-    package = "tokfmt.formats" if _is_own(point) else point.module.rpartition(".")[0]
-    return _signatures(package).get(name) if package else None
-
-
-@functools.cache
-def _signatures(package: str) -> Mapping[str, Signature]:
-    """Return `SIGNATURES` of the module `signatures` of a package of formats, by format name."""
-    try:
-        found: Mapping[str, Signature] = import_module(f"{package}.signatures").SIGNATURES
-    except Exception:  # noqa: BLE001 - Most packages have no such module. Other failures appear at import of the format.
-        return {}
-    return found
-
-
 @functools.cache
 def _usable(name: str) -> Format | None:
     try:
@@ -160,17 +186,10 @@ def list_formats(wanted: Callable[[Signature], bool] = lambda signature: True) -
     """Return every installed format that can be used.
 
     Args:
-        wanted: Predicate on signatures. A format whose signature it rejects is left out. A format without a signature
-            is always included.
+        wanted: Predicate on signatures. A format whose signature it rejects is left out.
     """
-    asked = [name for name, found in _table() if found is None or wanted(found)]
-    return [format_ for name in asked if (format_ := _usable(name)) is not None]
-
-
-@functools.cache
-def _table() -> list[tuple[str, Signature | None]]:
-    """Return every installed format by name, with its signature."""
-    return [(name, _signature(name)) for name in names()]
+    rejected = {name for name, _, signature in BUILT_IN if signature is not None and not wanted(signature)}
+    return [found for name in names() if name not in rejected and (found := _usable(name)) is not None]
 
 
 def detect(path: PlaceLike) -> Format:

@@ -7,11 +7,13 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
+from pathlib import Path
 
 import numpy as np
 import pytest
 import registered
-from paths import FIXTURES, golden
+from paths import FIXTURES, ROOT, golden
 
 import tokfmt
 from tokfmt.errors import AmbiguousFormatError, FormatError, OptionError, TokfmtError, UnknownFormatError
@@ -72,7 +74,7 @@ def test_imports_of_a_conversion(tmp_path):
     )
     command = [sys.executable, "-c", program, str(source), str(tmp_path / "out.pbin")]
     ran = subprocess.run(command, capture_output=True, text=True, check=True)
-    homes = ("files_ahead", "flat", "index_ends", "folders", "modalities", "pickled_index", "signatures", "stage1")
+    homes = ("files_ahead", "flat", "index_ends", "folders", "modalities", "pickled_index", "stage1")
     assert set(ran.stdout.split()) <= {"text.ingest", "text.long_texts", *(f"formats.{home}" for home in homes)}
 
 
@@ -308,3 +310,21 @@ def test_sniffers_never_raise(tmp_path):
         path = tmp_path / f"{number}-{name}"
         path.write_bytes(heads[number % len(heads)] + rng.randbytes(rng.randrange(300)))
         registered.claims(path)
+
+
+def test_a_source_tree_that_is_not_installed_works(tmp_path):
+    """Formats and stores are found without the metadata of a distribution."""
+    for path in Path(sysconfig.get_path("purelib")).iterdir():
+        if "tokfmt" not in path.name:
+            (tmp_path / path.name).symlink_to(path)
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{tmp_path}"}
+
+    def run(*words):
+        command = [sys.executable, "-S", *map(str, words)]  # -S: the environment itself has tokfmt
+        return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+
+    assert "PackageNotFoundError" in run("-c", "import importlib.metadata as m; m.distribution('tokfmt')").stderr
+    listed = run("-m", "tokfmt", "formats", "--json")
+    assert {one["name"] for one in json.loads(listed.stdout)["formats"]} == registered.own_names()
+    assert run("-m", "tokfmt", "info", FIXTURES / "megatron/gpt2_text_document.bin", "-q").returncode == 0
+    assert "s3" in run("-c", "import tokfmt; tokfmt.open('xyz://a/b')").stderr

@@ -1,8 +1,8 @@
 """The contract of a format: the base class `Format`, the protocol `TokenWriter`, and the values that they exchange.
 
-The module of a format ends with `FORMAT`, an object of a subclass of `Format`. An entry point in the group
-`tokfmt.formats` refers to it, for tokfmt's own formats and for plug-ins. `tokfmt.testing` has the laws that every
-format keeps.
+The module of a format ends with `FORMAT`, an object of a subclass of `Format`. `registry.BUILT_IN` refers to it;
+that of another package is an entry point in the group `tokfmt.formats`. `tokfmt.testing` has the laws that every format
+keeps.
 """
 
 from __future__ import annotations
@@ -110,9 +110,8 @@ class Probe(NamedTuple):
 class Signature(NamedTuple):
     """Properties of every file that a format claims or writes. If a file has none of them, the format is not imported.
 
-    To import all formats takes longer than to convert a small file. A package defines the signatures of its formats in
-    its module `signatures`, as `SIGNATURES`, by format name. A format without a signature is asked about every file,
-    and all formats are asked about directories.
+    To import all formats takes longer than to convert a small file. The signatures are in `registry.BUILT_IN`. A format
+    without a signature is asked about every file, as are those of other packages; all are asked about directories.
 
     Attributes:
         names: Substrings of the file name; one of them is enough.

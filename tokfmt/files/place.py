@@ -566,14 +566,16 @@ _READ_ONLY = {
 
 _OPENERS: dict[str, Callable[[Url], Store]] = {}
 _OPEN: dict[tuple[str, str, str], Store] = {}
+_BUILT_IN = ("s3", "gs", "az", "hf", "http", "https")
+"""The schemes of `tokfmt.stores.open_store`, which is imported when it is used."""
 _GROUP = "tokfmt.stores"
-"""Entry points of functions that open stores, by scheme."""
+"""Entry points of functions of other packages that open stores, by scheme."""
 
 
 def register_store(scheme: str, opener: Callable[[Url], Store]) -> None:
     """Register a store for a scheme, in this process.
 
-    An entry point of the group `tokfmt.stores` registers a store in every process.
+    An entry point of the group `tokfmt.stores` registers the store of another package in every process.
 
     Args:
         scheme: The scheme, such as "s3".
@@ -592,9 +594,10 @@ def _opener(scheme: str) -> Callable[[Url], Store] | None:
     """Return the function that opens the stores of a scheme, in lower case; None without one."""
     if (opener := _OPENERS.get(scheme)) is not None:
         return opener
-    from importlib.metadata import entry_points  # Takes 30 ms, which a local path does not pay.
+    from importlib.metadata import EntryPoint, entry_points  # Takes 30 ms, which a local path does not pay.
 
-    for point in entry_points(group=_GROUP, name=scheme):
+    own = [EntryPoint(scheme, "tokfmt.stores:open_store", _GROUP)] if scheme in _BUILT_IN else []
+    for point in own or entry_points(group=_GROUP, name=scheme):
         register_store(scheme, point.load())
         return _OPENERS[scheme]
     return None
@@ -736,4 +739,4 @@ def _schemes() -> list[str]:
     """Return the schemes that have a store, sorted."""
     from importlib.metadata import entry_points
 
-    return sorted(_OPENERS.keys() | entry_points(group=_GROUP).names)
+    return sorted({*_BUILT_IN, *_OPENERS, *entry_points(group=_GROUP).names})

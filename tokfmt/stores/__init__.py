@@ -4,8 +4,7 @@ Read downwards: `open_store` finds the credentials of an address (`credentials`)
 (`objects`). It keeps blocks in memory (`blocks`), sends requests in threads that Ctrl-C does not wait for (`requests`),
 and reports failures in words that hold no secret (`failures`). In a forked process, another process reads (`forked`).
 
-`files.place` finds this package by the entry point group `tokfmt.stores` when it first sees an address, so reading
-local files imports nothing of it.
+`files.place` imports this package when it first sees an address, so reading local files imports nothing of it.
 """
 
 from __future__ import annotations
