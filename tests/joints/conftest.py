@@ -17,8 +17,6 @@ def _tape():
         patch.setattr(registry, "_points", lambda: found)
         registry.get.cache_clear()
         registry._usable.cache_clear()
-        registry._table.cache_clear()
         yield
     registry.get.cache_clear()
     registry._usable.cache_clear()
-    registry._table.cache_clear()
