@@ -1,21 +1,23 @@
-"""Two packages that `tokfmt plugin new` writes: `tape`, token IDs one after the other, and `reel`, compressed records."""
+"""The two formats of the page "Write a format": `tape`, token IDs one after the other, and `reel`, compressed records."""
 
 import atexit
+import re
 import shutil
 import sys
 import tempfile
 from pathlib import Path
 
-from tokfmt.plugin_package import new_package
+import tokfmt
 
+PAGE = (Path(tokfmt.__file__).parent / "formats" / "README.md").read_text()
+TAPE, REEL, LAWS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+"""The modules of the formats, and the tests of tape, as the page shows them."""
 HOME = Path(tempfile.mkdtemp())
-TAPE, REEL = HOME / "tape", HOME / "reel"
 atexit.register(shutil.rmtree, HOME, ignore_errors=True)
-new_package("tape", TAPE)
-new_package("reel", REEL, records=True)
-sys.path += [str(TAPE), str(REEL)]  # worker processes get it too
+for _name, _code in {"tokfmt_tape": TAPE, "tokfmt_reel": REEL, "test_tokfmt_tape": LAWS}.items():
+    (HOME / f"{_name}.py").write_text(_code)
+sys.path += [str(HOME)]  # worker processes get it too
 
-import test_tokfmt_reel  # noqa: E402, F401
 import test_tokfmt_tape  # noqa: E402, F401
 import tokfmt_reel  # noqa: E402, F401
 import tokfmt_tape  # noqa: E402, F401

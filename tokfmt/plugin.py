@@ -3,8 +3,8 @@
     from tokfmt.plugin import Confidence, FileLayout, FlatFormat, FlatWriter
 
 `VERSION` increases with each change of this module that requires a change of plug-ins: a plug-in that was written for
-another version may fail. `formats/README.md` explains how to use the names, `tokfmt plugin new NAME` writes a package
-that works, and `tokfmt.testing.FormatContract` tests the laws that every format keeps.
+another version may fail. `formats/README.md` explains how to use the names, and `tokfmt.testing.FormatContract` tests
+the laws that every format keeps.
 """
 
 from tokfmt.base.options import LazyAttribute, option

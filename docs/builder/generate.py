@@ -357,7 +357,7 @@ def navigation(there: set[str], commands: list[CommandPage], formats: list[str])
                 "findings.md",
                 "losses.md",
                 "api.md",
-                *listed(("plugin-names", "json")),
+                *listed(("json",)),
                 "schemas.md",
                 *listed(("environment", "limits", "glossary")),
             ]

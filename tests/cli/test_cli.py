@@ -350,7 +350,7 @@ def test_readme_shows_the_two_commands():
 STARTS = {
     "convert": [PACK, "o.zarr"], "browse": [PACK, "--screenshot", "o.svg"], "stats": [PACK], "check": [PACK],
     "diff": [PACK, PACK], "show": [PACK], "recipe": ["mix=part.jsonl:1", "--seq-len", "4", "-o", "mix.toml"],
-    "index": ["part.jsonl", "-o", "part.idx"], "cache": [], "formats": [], "plugin": ["new", "fresh"], "completion": ["bash"],
+    "index": ["part.jsonl", "-o", "part.idx"], "cache": [], "formats": [], "completion": ["bash"],
     "info": [PACK], "schema": [], "demo": ["sample"],
 }  # fmt: skip
 

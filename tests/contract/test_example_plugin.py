@@ -1,29 +1,43 @@
-"""The packages of `tokfmt plugin new` and the example with an index, under the laws of every format, and installed."""
+"""The formats of the page "Write a format" and one with an index, under the laws of every format, and installed."""
 
+import ast
+import gzip
 import json
-import os
 import re
-import shutil
 import struct
 import sys
-import tomllib
 from pathlib import Path
 
 import forkserver
+import numpy as np
 import pytest
 import tokfmt_strata
-from made_plugins import REEL, TAPE, test_tokfmt_reel, test_tokfmt_tape
+from dummy_plugin import installed
+from made_plugins import LAWS, PAGE, REEL, TAPE, test_tokfmt_tape, tokfmt_reel
 from plugged import plugged
 
 import tokfmt
 from tokfmt import plugin
 from tokfmt.testing import FormatContract
 
-EXAMPLES = Path(tokfmt.__file__).with_name("plugin_examples")
-
-
 TestTape = test_tokfmt_tape.TestTape
-TestReel = test_tokfmt_reel.TestReel
+
+
+class TestReel(FormatContract):
+    format = tokfmt_reel.FORMAT
+    filename = "x.reel"
+    max_id = 2**32 - 1
+    checksummed = accounted = True
+    sharded = {"shard_size": 1}
+
+    def oracle(self, path, options):
+        found = []
+        for number in range(len(json.loads((path / "reel.json").read_text())["records"])):
+            words = np.frombuffer(gzip.decompress((path / f"{number:05d}.reel.gz").read_bytes()), "<u4").tolist()
+            while words:
+                found.append(words[1 : 1 + words[0]])
+                words = words[1 + words[0] :]
+        return found
 
 
 class TestStrata(FormatContract):
@@ -49,33 +63,12 @@ def test_lengths_that_contradict_the_header_are_refused(tmp_path, monkeypatch):
     assert [one.code for one in tokfmt.check(path)[0].findings] == ["STRATA1"]
 
 
-def install(site, package):
-    """Install a package as an installer does: its module, and its entry points."""
-    project = tomllib.loads((package / "pyproject.toml").read_text())["project"]
-    info = site / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
-    info.mkdir(parents=True)
-    for module in package.glob("tokfmt_*.py"):
-        shutil.copy(module, site)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
-    ((group, points),) = project["entry-points"].items()
-    lines = [f"{name} = {place}\n" for name, place in points.items()]
-    (info / "entry_points.txt").write_text(f"[{group}]\n{''.join(lines)}")
-
-
-@pytest.mark.parametrize("example", sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir()))
-def test_an_example_is_of_this_version_of_the_contract(example):
-    text = (EXAMPLES / example / "tokfmt_example.py").read_text()
-    assert re.findall(r"plugin\.VERSION != (\d+)", text) == [str(plugin.VERSION)]
-    assert re.findall(r"for version (\d+) of tokfmt\.plugin", text) == [str(plugin.VERSION)]
-
-
-def installed(home, package):
-    """Install a package; return a function that runs tokfmt with it."""
-    install(home / "site", package)
+def with_format(home, name, code):
+    """Install a format of the page; return a function that runs tokfmt with it."""
+    env = installed(home, name, f"tokfmt_{name}", code=code)
 
     def tokfmt(*words, code=0):
         command = [sys.executable, "-m", "tokfmt", *map(str, words)]
-        env = {**os.environ, "PYTHONPATH": str(home / "site")}
         done = forkserver.run(command, env=env, capture_output=True, text=True, cwd=home)
         assert done.returncode == code, done.stderr
         return done.stdout
@@ -84,7 +77,7 @@ def installed(home, package):
 
 
 def test_installed_it_is_a_format_like_any_other(tmp_path):
-    tokfmt = installed(tmp_path, TAPE)
+    tokfmt = with_format(tmp_path, "tape", TAPE)
     assert "tape" in [one["name"] for one in json.loads(tokfmt("formats", "--json"))["formats"]]
     (tmp_path / "in.jsonl").write_text("".join(f'{{"input_ids": {list(range(n))}}}\n' for n in range(40)))
     eos = ("--eos", "50256")
@@ -102,7 +95,7 @@ def test_installed_it_is_a_format_like_any_other(tmp_path):
 
 def test_installed_records_go_everywhere(tmp_path):
     """Compressed records in shards, to jsonl, to other formats, through every look."""
-    tokfmt = installed(tmp_path, REEL)
+    tokfmt = with_format(tmp_path, "reel", REEL)
     lists = [list(range(n)) for n in range(40)]
     (tmp_path / "in.jsonl").write_text("".join(f'{{"input_ids": {ids}}}\n' for ids in lists))
     tokfmt("convert", "in.jsonl", "o.reel", "--to-opt", "shard_size=100", "--verify", "-q", "--executor", "processes")
@@ -129,3 +122,17 @@ def test_the_module_for_plug_ins_has_all_that_it_lists():
     for name in plugin.__all__:
         named = getattr(plugin, name)
         assert not callable(named) or named.__doc__, name
+
+
+def test_formats_need_one_module():
+    """The page and the format with an index import `tokfmt.plugin` and `tokfmt.testing` alone, and names that it lists."""
+    for program in (TAPE, REEL, LAWS, Path(tokfmt_strata.__file__).read_text()):
+        for node in ast.walk(ast.parse(program)):
+            if isinstance(node, ast.ImportFrom) and node.module == "tokfmt.plugin":
+                assert {name.name for name in node.names} <= set(plugin.__all__)
+            elif isinstance(node, ast.ImportFrom) and node.module.partition(".")[0] == "tokfmt":
+                assert node.module == "tokfmt.testing" or [name.name for name in node.names] == ["plugin"]
+            assert not isinstance(node, ast.Import) or not any("tokfmt" in name.name for name in node.names)
+    assert re.findall(r"plugin\.VERSION != (\d+)", TAPE + REEL) == [str(plugin.VERSION)] * 2
+    prose = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)
+    assert set(re.findall(r"`tokfmt\.plugin\.(\w+)", prose)) <= set(plugin.__all__)

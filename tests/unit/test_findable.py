@@ -5,11 +5,8 @@ import json
 import re
 
 import commands
-import plugin_names
 import pytest
 from paths import ROOT
-
-from tokfmt import plugin
 
 HOME = ROOT / "tokfmt"
 CODES = "commands/check/codes.py"
@@ -44,12 +41,3 @@ def test_every_code_is_where_the_table_says():
         assert code["owner"] in (*owners.split(", "), "any format"), number
         if path.endswith(".py") and not path.startswith("formats/arrow"):
             assert number in (HOME / path).read_text(), (number, path)
-
-
-def test_the_page_of_names_for_plug_ins_has_each_with_its_description():
-    listed = [one for names in plugin_names.names().values() for one in names]
-    assert sorted([*(name for name, _ in listed), "VERSION"]) == sorted(plugin.__all__)
-    assert all(text.endswith(".") for _, text in listed), [name for name, text in listed if not text.endswith(".")]
-    written = re.findall(r"^\| `(\w+)` \| \S", (ROOT / "docs" / "plugin-names.md").read_text(), re.MULTILINE)
-    expected = re.findall(r"^\| `(\w+)` \| \S", plugin_names.page(), re.MULTILINE)
-    assert written == expected, "run python tests/plugin_names.py > docs/plugin-names.md"

@@ -51,7 +51,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "formats": ("tokfmt.cli.formats", "List the formats, or the options and bytes of one."),
     "schema": ("tokfmt.cli.schema", "List the JSON schemas of --json, or print one."),
     "demo": ("tokfmt.cli.demo", "Write a sample to try the commands on."),
-    "plugin": ("tokfmt.cli.plugin", "Write a package with a format of your own."),
     "completion": ("tokfmt.cli.completion", "Print the completion script of a shell."),
 }
 

@@ -8,7 +8,7 @@ A format states four things:
     codes              the codes `unreadable` and `damaged`
 
 From these, the base classes provide blocks, batches and counts, `--allow-partial`, shards of `shard_size` tokens, any
-order of tasks, resume, and `check`. `tokfmt plugin new NAME --records` writes an example.
+order of tasks, resume, and `check`. `formats/README.md` has an example.
 """
 
 from __future__ import annotations
