@@ -15,8 +15,7 @@
     tokfmt.recipe([dict(path="web.pbin", weight=0.7), dict(path="code.zarr", weight=0.3)], seq_len=4096)
     tokfmt.list_formats()
 
-`import tokfmt` loads no other package: numpy, h5py, tokenizers and others are imported on first use. `open` and
-`convert` also take groups of zarr, which tokfmt does not import by itself.
+`import tokfmt` loads no other package: numpy, h5py, tokenizers and others are imported on first use.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -15,20 +15,15 @@ as the command line does.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from tokfmt.errors import OptionError
-from tokfmt.files.place import LocalPlace
 from tokfmt.settings import count, settings
 
 if TYPE_CHECKING:
-    import zarr
-    from zarr.abc.store import Store
-
     from tokfmt.commands.check import CheckReport
     from tokfmt.commands.compare.diff import DiffReport
     from tokfmt.commands.convert.request import Conversion
@@ -46,12 +41,10 @@ if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
 
 PathLike = str | os.PathLike[str]
-if TYPE_CHECKING:
-    ZarrNode = zarr.Group | zarr.Array[Any] | Store
 
 
 def open(  # noqa: A001 - the verb that users expect
-    path: PathLike | ZarrNode,
+    path: PathLike,
     *,
     format: str | None = None,  # noqa: A002
     eos: EosChoice = None,
@@ -68,7 +61,7 @@ def open(  # noqa: A001 - the verb that users expect
     """Open a dataset of any format for reading.
 
     Args:
-        path: A file or a directory; or a group, an array or a store of zarr.
+        path: A file or a directory.
         format: Name of the format (default: detected from the content).
         eos: Token ID of the separator, or "none" if the dataset has no separator (default: inferred).
         bos: Token ID of the lead, which is no content at the beginning of sequences, or "none" (default: given by the
@@ -101,14 +94,6 @@ def open(  # noqa: A001 - the verb that users expect
         from tokfmt.source.request import Reading, SourceRequest
         from tokfmt.source.stored import tokenizer_of
 
-        if not isinstance(path, (str, os.PathLike)) and "zarr" in sys.modules:
-            from tokfmt.zarr_groups import is_zarr, local_path, open_zarr
-
-            if is_zarr(path):
-                place = local_path(path)
-                if place is None:
-                    return open_zarr(path, eos=eos, bos=bos, options=options)
-                path = place
         request = SourceRequest.of(
             path, format, eos, options, text_field, None, allow_loss, False, ignore_manifest, allow_partial, bos
         )
@@ -233,8 +218,8 @@ def info(
 
 
 def convert(
-    sources: PlaceLike | ZarrNode | Sequence[PlaceLike | ZarrNode],
-    destination: PlaceLike | ZarrNode,
+    sources: PlaceLike | Sequence[PlaceLike],
+    destination: PlaceLike,
     *,
     format: str | None = None,  # noqa: A002 - the word users know
     to_format: str | None = None,
@@ -347,11 +332,6 @@ def convert(
         from tokfmt.run.progress import Progress
         from tokfmt.source.request import SourceRequest, selection_words
 
-        into = False
-        if "zarr" in sys.modules:
-            from tokfmt.zarr_groups import convert_into, is_zarr, paths_of
-
-            sources, into = paths_of(sources), is_zarr(destination)
         arrangement = arrangement_of(shuffle, split, seed, split_by)
         read = None if arrangement.shares else split
         source = SourceRequest.of(
@@ -359,7 +339,7 @@ def convert(
         )
         request = Request(
             source=source,
-            destination=LocalPlace() if into else destination_of(cast("PlaceLike", destination)),
+            destination=destination_of(destination),
             to=to_format,
             to_options=given_options(to_options),
             to_eos=None if to_eos is None else to_eos_of(to_eos),
@@ -383,8 +363,7 @@ def convert(
             rejects=None if rejects is None else destination_of(rejects),
             spool=None if spool is None else Path(spool),
         )
-        watched = progress or Progress()
-        return convert_into(destination, request, watched) if into else convert_sources(request, watched)
+        return convert_sources(request, progress or Progress())
 
 
 def stats(

@@ -54,7 +54,7 @@ PARTS = {
     "cli": ("cli", "__main__"),
     "browser": ("browser",),
     "torch, integrations": ("torch", "mix.torch", "integrations"),
-    "api": ("api", "dataset", "recipe_dataset", "zarr_groups", "settings", "testing"),
+    "api": ("api", "dataset", "recipe_dataset", "settings", "testing"),
     "commands": ("commands",),
     "mix": ("mix",),
     "source": ("source",),
