@@ -110,7 +110,7 @@ lint-release: $(UV)
 LOWEST := .venv/lowest
 test-lowest: $(UV)
 	$(UV) venv --quiet --allow-existing --python $(or $(PYTHON),3.11) $(LOWEST)
-	$(UV) pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct --group dev --editable '.[arrow,dask,remote,testing,web]'
+	$(UV) pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct --group dev --editable '.[arrow,dask,remote,testing]'
 	$(LOWEST)/bin/python -m pytest -n $(PYTEST_JOBS) --dist worksteal --ignore tests/cli/test_snapshots.py tests/unit tests/contract tests/cli
 
 # the site has an environment of its own: what builds it is pinned in docs/builder/requirements.txt

@@ -25,7 +25,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 DIST = ROOT / "dist"
-EXTRAS = ("arrow", "dask", "remote", "testing", "web")
+EXTRAS = ("arrow", "dask", "remote", "testing")
 UV = os.environ.get("UV", "uv")
 
 
@@ -129,7 +129,6 @@ OF_EXTRAS = {
     "dask": ("convert", "pack.pbin", "by-dask.pbin", "--executor", "dask"),
     "remote": ("info", "https://127.0.0.1:9/none.pbin"),
     "testing": ("--version",),
-    "web": ("browse", "--help"),
 }
 """A command that each extra is for; that of `remote` fails, as no server answers."""
 

@@ -131,6 +131,18 @@ def test_it_is_suspended_and_drawn_again(tmp_path):
             os.close(master)
 
 
+def test_it_is_a_page_of_textual_serve_and_ends_with_it(tmp_path):
+    driver = {"TEXTUAL_DRIVER": "textual.drivers.web_driver:WebDriver", "XDG_STATE_HOME": str(tmp_path)}
+    words = [sys.executable, "-m", "tokfmt", "browse", str(PACK)]
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with running(subprocess.Popen(words, **streams, env={**os.environ, **driver}, cwd=ROOT)) as process:
+        shown = b""
+        while b"begins with" not in shown:
+            shown += os.read(process.stdout.fileno(), 1 << 16)
+        process.stdin.close()
+        assert process.wait(60) == 128 + signal.SIGHUP
+
+
 def test_a_preview_of_what_cannot_be_read_lists_its_parts(tmp_path):
     """Only if the file is the reason: a wrong option and a missing file are only errors."""
     cut = tmp_path / "cut.pbin"

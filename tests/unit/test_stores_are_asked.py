@@ -96,7 +96,6 @@ ALLOWED = {
     "browser/signals.py": {"os.open": "the terminal"},
     "browser/data/state.py": dict.fromkeys(("open", "read_bytes", "stat"), "the state of the browser is a local file"),
     "browser/data/tokenizers.py": dict.fromkeys(("os.path.exists", "os.path.realpath"), "a tokenizer of this machine"),
-    "browser/web/__init__.py": {"read_text": "a file of this package"},
     "unsupported_config.py": dict.fromkeys(("read_bytes", "stat"), "a tokenizer of this machine"),
 }  # fmt: skip
 

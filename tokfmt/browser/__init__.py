@@ -2,7 +2,7 @@
 
 Without Textual:
     data         what is shown, and the only door to the rest of tokfmt
-    signals      the ends of the browser: signals, a lost terminal, a lost server
+    signals      the ends of the browser: signals, a lost terminal
     clipboard    the programs that take a copied text
     widths       characters whose width terminals disagree on
     pictures     the screen as an SVG file
@@ -20,5 +20,4 @@ With Textual:
     typeahead    keys that are typed ahead reach the right screen
     export       the dialog that writes rows to a file
     browse.tcss  layout and colors
-    web          the browser in a web page
 """

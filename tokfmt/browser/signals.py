@@ -1,17 +1,13 @@
-"""End the browser on a signal, a lost terminal or a lost server, whatever it is doing.
+"""End the browser on a signal or a lost terminal, whatever it is doing.
 
 asyncio loses an exception that a signal handler raises, so these handlers raise nothing. A thread reads signals from
 the descriptor that Python's C handler writes to, even during a long call of the main thread, and notices a lost
 terminal by its descriptor. The thread asks the app to end, and ends the process GRACE seconds later or at a second
 signal.
-
-A process that draws a page for `--web` ends with the server, however the server ended: it waits for a hangup of its
-stdin.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import select
 import signal
@@ -27,7 +23,6 @@ ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 GRACE = 3.0
 """Seconds in which the app and the interpreter have to end."""
 
-_PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 _AGAIN = 0.5  # seconds after which another signal counts; a shell sends SIGHUP to its jobs once more
 _RESET = "\x1b[?2004l\x1b[?7h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l\r"
 
@@ -45,9 +40,10 @@ class Signals:
     def __init__(self, ask: Callable[[], bool]) -> None:
         self.number = 0
         self._ask, self._asked, self._since = ask, False, 0.0
-        self._terminal = sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else -1
+        typed = sys.stdin is not None and sys.stdin.isatty()
+        self._terminal = sys.stdin.fileno() if typed or is_page() else -1
         self._shown = [place for place in (0, 1, 2) if os.isatty(place)]
-        self._modes = termios.tcgetattr(self._terminal) if self._terminal >= 0 else None
+        self._modes = termios.tcgetattr(self._terminal) if typed else None
 
     def __enter__(self) -> Signals:
         self._heard, self._tell = socket.socketpair()
@@ -124,29 +120,6 @@ def _nothing(number: int, frame: object) -> None:
     """Do nothing: the thread reads the number of the signal from a descriptor."""
 
 
-# in a page
-
-
-def draws_for_server() -> bool:
-    """Return whether this process draws a page for textual-serve, which chooses the driver."""
+def is_page() -> bool:
+    """Return whether the screen is a page of `textual serve`, which holds the other end of stdin."""
     return "TEXTUAL_DRIVER" in os.environ
-
-
-def end_with_server() -> None:
-    """End this process when the server ends, which holds the other end of stdin. Linux ends even a stopped process."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    threading.Thread(target=_outlive, name="tokfmt-server", daemon=True).start()
-
-
-def plain_signals() -> None:
-    """Restore the default actions of signals until Textual's driver for pages handles them."""
-    for number in ENDING:
-        signal.signal(number, signal.SIG_DFL)
-
-
-def _outlive() -> None:
-    poll = select.poll()
-    poll.register(0, 0)  # poll reports a hangup without any event
-    poll.poll()
-    os._exit(1)

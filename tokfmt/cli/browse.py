@@ -1,4 +1,4 @@
-"""`tokfmt browse`: run the browser in the terminal, serve it as a page, or draw one screen."""
+"""`tokfmt browse`: run the browser in the terminal, or draw one screen."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from tokfmt.cli.parameters import PLACE, THEME, Command, Count, examples, output, reading, requested, tokenizer
+from tokfmt.cli.parameters import PLACE, THEME, Command, examples, output, reading, requested, tokenizer
 
 _EPILOG = examples(
     "tokfmt browse pack.pbin",
@@ -21,7 +21,6 @@ _EPILOG = examples(
 )
 
 
-_HOST, _PORT = "127.0.0.1", 8000
 Result = TypeVar("Result")
 
 
@@ -74,9 +73,6 @@ class At(click.ParamType[Any]):
     metavar="NAME",
     help="Color theme, such as catppuccin-latte, nord or gruvbox (default: tokyo-night).",
 )
-@click.option("--web", is_flag=True, help="Serve the browser as a web page, at the address that is printed.")
-@click.option("--port", type=Count(0, 65535), help="Port of --web; 0 is any free port (default: 8000).")
-@click.option("--host", metavar="NAME", help="Host of --web (default: 127.0.0.1, this machine only).")
 @click.option("--screenshot", type=click.Path(dir_okay=False), metavar="OUT.svg", help="Write a picture of the screen.")
 @click.option("--keys", default="", metavar="'KEY KEY'", help="Keys to press before --screenshot.")
 @click.option("--size", type=Size(), default="120x36", help="Size of the --screenshot (default: 120x36).")
@@ -91,9 +87,8 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
 
     given.pop("debug")
     named = requested(paths, given)
-    web = _web(given)
     _refuse_picture(given)
-    unfit = _unfit_terminal() if given["screenshot"] is None and not given["web"] else ""
+    unfit = _unfit_terminal() if given["screenshot"] is None else ""
     folder = None if unfit else _folder(named)
     requests = [
         dataclasses.replace(named, paths=(path,), recursive=False, ignore_manifest=False)
@@ -120,21 +115,10 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
         _draw(app, given["screenshot"], given["keys"].split(), given["size"])
         _raise_if_none_opened(app)
         return
-    if web is not None:
-        for session in app.sessions.values():
-            session.opened.close()
-        _serve(*web)
-        return
-    if given["web"]:  # this process draws for a server, which ends it
-        from tokfmt.browser.signals import plain_signals
-
-        plain_signals()
-        app.run()
-    else:
-        cast("Any", sys.__stderr__).reconfigure(encoding="utf-8")  # Textual draws there, and the locale may say ASCII
-        _run_until_closed(app, app.run)
-        _say_how_to_come_back(app)
-    _raise_if_none_opened(app, is_left=not given["web"])
+    cast("Any", sys.__stderr__).reconfigure(encoding="utf-8")  # Textual draws there, and the locale may say ASCII
+    _run_until_closed(app, app.run)
+    _say_how_to_come_back(app)
+    _raise_if_none_opened(app, is_left=True)
 
 
 @contextlib.contextmanager
@@ -283,45 +267,6 @@ def _themed(app: Any, theme: str | None) -> Any:
     return app
 
 
-def _web(given: dict[str, Any]) -> tuple[str, int] | None:
-    """Return the host and port to serve pages at; None for a terminal, and in the process that draws for a page."""
-    for option in ("port", "host"):
-        if given[option] is not None and not given["web"]:
-            raise click.UsageError(f"--{option} has no effect without --web. Add --web")
-    if given["web"] and given["screenshot"] is not None:
-        raise click.UsageError("--screenshot and --web cannot be combined. Leave --web out")
-    if not given["web"]:
-        return None
-    from tokfmt.browser.signals import draws_for_server, end_with_server
-
-    if draws_for_server():
-        end_with_server()
-        return None
-    return given["host"] or _HOST, _PORT if given["port"] is None else given["port"]
-
-
-def _serve(host: str, port: int) -> None:
-    """Serve this command line as web pages until a signal ends it."""
-    from tokfmt.errors import MissingDependencyError
-
-    try:
-        import textual_serve  # noqa: F401 - only to see if it is installed
-    except ImportError as error:
-        raise MissingDependencyError("textual-serve", "browse --web") from error
-    from tokfmt.browser.web import is_local, serve
-
-    if not is_local(host):
-        text = "any machine that knows the address can read the dataset, and the connection is not encrypted"
-        click.echo(f"note: {host}: {text}", err=True)
-
-    def announce(url: str) -> None:
-        click.echo(f"browse at {url}")
-        click.echo("Ctrl+C ends the server and every page", err=True)
-
-    # The server starts one process per page with this command line; `draws_for_server` is true in it.
-    serve([sys.executable, *sys.orig_argv[1:]], host, port, announce)
-
-
 def _draw(app: Any, out: str, keys: list[str], size: tuple[int, int]) -> None:
     from tokfmt.browser.app import screenshot
     from tokfmt.files.replacing import begins_with
@@ -332,7 +277,11 @@ def _draw(app: Any, out: str, keys: list[str], size: tuple[int, int]) -> None:
 
 
 def _unfit_terminal() -> str:
-    """Return why the browser cannot be drawn here; "" if it can."""
+    """Return why the browser cannot be drawn here; "" if it can, also in a page of `textual serve`."""
+    from tokfmt.browser.signals import is_page
+
+    if is_page():
+        return ""
     dumb = os.environ.get("TERM") == "dumb"
     for name in ("stdout", "stdin", *(() if dumb else ("stderr",))):  # Textual draws on stderr
         stream = getattr(sys, name)
