@@ -11,12 +11,8 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import functools
-import os
-import re
-import sys
-import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 
 from tokfmt.base.options import nearest
@@ -137,40 +133,6 @@ def get(name: str) -> Format:
 
 def _text_of(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
-
-
-def unexpected(error: BaseException) -> str:
-    """Return the message of an error that tokfmt did not raise itself: it names the package that has the bug."""
-    return f"unexpected {type(error).__name__}: {error}. This is a bug in {plugin_of(error) or 'tokfmt'}"
-
-
-def plugin_of(error: BaseException) -> str:
-    """Return the plug-in format in whose code an error was raised, with its distribution and version; "" if none."""
-    homes = [(home, name, point) for name, point in _points().items() if (home := _home(point))]
-    for file in _files_of(error):
-        for home, name, point in homes:
-            if file == home or file.startswith(f"{home}{os.sep}"):
-                version = f" {point.dist.version}" if point.dist is not None else ""
-                return f"the format {name} of {_package(point)}{version}"
-    return ""
-
-
-def _home(point: EntryPoint) -> str:
-    """Return the imported file of a plug-in, or the directory of its package; "" for tokfmt's own formats."""
-    if _is_own(point):
-        return ""
-    file = getattr(sys.modules.get(point.module.partition(".")[0]), "__file__", None)
-    file = file or getattr(sys.modules.get(point.module), "__file__", None) or ""
-    return os.path.dirname(file) if os.path.basename(file) == "__init__.py" else file
-
-
-def _files_of(error: BaseException | None) -> Iterator[str]:
-    """Yield the source files that an error passed through, innermost first, in this process and in a worker process."""
-    while error is not None:
-        worker = error.__cause__ if type(error.__cause__).__name__ == "_RemoteTraceback" else None
-        yield from reversed(re.findall(r'^  File "(.+?)", line \d', str(worker or ""), re.MULTILINE))
-        yield from reversed([frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)])
-        error = error.__cause__
 
 
 @functools.cache

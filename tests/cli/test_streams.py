@@ -32,7 +32,7 @@ def run(words, cwd, stdout, **environment):
     said = done.stderr.decode()
     assert "Traceback" not in said
     assert "Exception ignored" not in said
-    assert "bug in tokfmt" not in said
+    assert "This is a bug" not in said
     return done.returncode, said, done.stdout
 
 
@@ -139,4 +139,4 @@ def test_exit_of_a_library_is_an_error(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert done.returncode == 70
-    assert done.stderr == "tokfmt: error: unexpected SystemExit: 0. This is a bug in tokfmt; --debug shows where\n"
+    assert "unexpected SystemExit: 0" in done.stderr and "--debug" in done.stderr

@@ -252,9 +252,7 @@ def _unexpected(error: BaseException) -> tuple[str, int]:
         )
     if isinstance(error, OSError) and error.filename is not None and error.errno in _OUTSIDE:
         return f"{printable(str(error.filename))}: {(error.strerror or 'cannot be used').lower()}", 4
-    from tokfmt import registry
-
-    return f"{registry.unexpected(error)}; --debug shows where", 70
+    return f"unexpected {type(error).__name__}: {error}. This is a bug; --debug shows where", 70
 
 
 def _called(words: list[str]) -> Any:
@@ -265,17 +263,8 @@ def _called(words: list[str]) -> Any:
     except Exception as error:
         signals.check()
         if isinstance(error, ModuleNotFoundError):
-            raise missing_package(error, _needing(error) or f"tokfmt {words[0]}") from error
+            raise missing_package(error, f"tokfmt {words[0]}") from error
         raise
-
-
-def _needing(error: ModuleNotFoundError) -> str:
-    """Return the plug-in that needs a missing package; "" if tokfmt itself does."""
-    if error.name == "numpy":  # The registry needs it, too.
-        return ""
-    from tokfmt import registry
-
-    return registry.plugin_of(error)
 
 
 def _trace(debug: bool) -> None:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 
 from tokfmt.errors import TokfmtError
-from tokfmt.registry import unexpected
 from tokfmt.run.progress import Progress
 
 
@@ -19,8 +18,8 @@ class CancelledError(TokfmtError):
 
 
 def said(error: BaseException) -> str:
-    """Return the message of an error; one that tokfmt did not raise names the package that has the bug."""
-    return str(error) if isinstance(error, TokfmtError) else unexpected(error)
+    """Return the message of an error; one that tokfmt did not raise is a bug."""
+    return str(error) if isinstance(error, TokfmtError) else f"unexpected {type(error).__name__}: {error}"
 
 
 class Job(Progress):
