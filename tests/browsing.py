@@ -31,10 +31,9 @@ from tokfmt.browser.tabs.sequences import SequencesTab
 from tokfmt.commands.compare.fingerprint import AxisSide
 from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged, offsets_of
-from tokfmt.core.reader import Info, Layout
+from tokfmt.core.reader import Info, Layout, TokenReader
 from tokfmt.errors import CorruptError, TokfmtError
 from tokfmt.files.place import place_of
-from tokfmt.plugin import TokenReader
 from tokfmt.source.request import SourceRequest
 from tokfmt.source.stored import Separator
 

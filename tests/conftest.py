@@ -18,7 +18,7 @@ from amount import EVERY, NIGHTLY
 from hypothesis import HealthCheck, settings
 from paths import FIXTURES
 
-from tokfmt.plugin import LocalPlace
+from tokfmt.files.place import LocalPlace
 from tokfmt.run import execute
 
 # how long an example takes says how busy the machine is

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tokfmt.plugin import LocalPlace
+from tokfmt.files.place import LocalPlace
 
 ROOT = Path(__file__).resolve().parents[1]
 FIXTURES = LocalPlace(ROOT / "fixtures")

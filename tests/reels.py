@@ -8,7 +8,8 @@ from made_plugins import tokfmt_reel
 from plugged import plugged
 
 import tokfmt
-from tokfmt.plugin import Inspection, RecordBatch
+from tokfmt.core.inspection import Inspection
+from tokfmt.core.records import RecordBatch
 
 LISTS = [[k, k + 1, 10][: k % 4] for k in range(60)]
 

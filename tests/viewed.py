@@ -3,8 +3,9 @@
 import numpy as np
 
 from tokfmt.browser.data.layout import TokenStyle
+from tokfmt.core.reader import Info, Layout, TokenReader
 from tokfmt.errors import CorruptError
-from tokfmt.plugin import Info, Layout, TokenReader, offsets_of
+from tokfmt.plugin import offsets_of
 
 
 class Memory(TokenReader):

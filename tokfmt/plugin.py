@@ -7,196 +7,66 @@ another version may fail. `formats/README.md` explains how to use the names, and
 the laws that every format keeps.
 """
 
-from tokfmt.base.options import LazyAttribute, option
-from tokfmt.core.annotation import (
-    Column,
-    Columns,
-    Extent,
-    FileLayout,
-    Listed,
-    Part,
-    Struct,
-    loss_mask,
-    mask_bytes,
-    numpy_extent,
-    stated_tokens,
-    whole_tokens,
-    written_tokens,
-)
-from tokfmt.core.findings import Audit, Code, Finding, Problem, Repair, fatal, noted, raise_fatal
-from tokfmt.core.format import (
-    Confidence,
-    Format,
-    Hints,
-    NoOptions,
-    Probe,
-    Receipt,
-    Region,
-    Target,
-    TokenWriter,
-    WriterTraits,
-)
-from tokfmt.core.inspection import Inspection, Unreadable
-from tokfmt.core.memory import MemoryReader
-from tokfmt.core.output import Output, preallocate, whole
-from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of
-from tokfmt.core.reader import (
-    WINDOW,
-    ByteOffset,
-    Damage,
-    Info,
-    Layout,
-    PaddingCounts,
-    Piece,
-    Separators,
-    TokenReader,
-    batches,
-    check_ids,
-    check_interval,
-    check_position,
-    windows,
-)
-from tokfmt.core.records import Block, Line, RecordBatch, RecordInfo, RecordReader, SkippedRecords, Spot
-from tokfmt.errors import (
-    NO_DAMAGE,
-    ConversionError,
-    CorruptError,
-    FormatError,
-    Loss,
-    MissingDependencyError,
-    OptionError,
-    TokenRangeError,
-    TokfmtError,
-    TruncatedError,
-    UnsafeError,
-    UnsupportedError,
-)
-from tokfmt.files.fields import Field, Fields, Pointer, Section
-from tokfmt.files.file import Ends, File, Stream, everything_in, matching, names_in, natural_key, open_file, read_whole
-from tokfmt.files.place import LocalPlace, Place, Url, local_path, place_of, register_store
+from tokfmt.base.options import option
+from tokfmt.core.annotation import Columns, Extent, FileLayout, Struct, stated_tokens, whole_tokens
+from tokfmt.core.findings import Code, Finding, Problem, fatal, noted
+from tokfmt.core.format import Confidence, Hints, Probe
+from tokfmt.core.ragged import offsets_of
+from tokfmt.core.reader import Separators
+from tokfmt.errors import CorruptError, FormatError, OptionError, TruncatedError, UnsafeError, UnsupportedError
+from tokfmt.files.file import Stream, names_in, open_file
+from tokfmt.files.place import Url, place_of
 from tokfmt.files.store import Identity, Kind, Status, Store
-from tokfmt.formats.flat import Cut, FlatFormat, FlatInspection, FlatOptions, FlatReader, FlatWriter
-from tokfmt.formats.folders import inside, json_object, parsed_object, whole_number
+from tokfmt.formats.flat import Cut, FlatFormat, FlatInspection, FlatOptions, FlatWriter
+from tokfmt.formats.folders import inside, json_object, whole_number
 from tokfmt.formats.record_files import RecordFiles, RecordFilesFormat, RecordFilesWriter
-from tokfmt.wording import counted, printable
 
 VERSION = 2
 """The version of the contract between tokfmt and formats of other packages."""
 
 __all__ = [
-    "NO_DAMAGE",
     "VERSION",
-    "WINDOW",
-    "Audit",
-    "Block",
-    "ByteOffset",
     "Code",
-    "Column",
     "Columns",
     "Confidence",
-    "ConversionError",
     "CorruptError",
     "Cut",
-    "Damage",
-    "Ends",
     "Extent",
-    "Field",
-    "Fields",
-    "File",
     "FileLayout",
     "Finding",
     "FlatFormat",
     "FlatInspection",
     "FlatOptions",
-    "FlatReader",
     "FlatWriter",
-    "Format",
     "FormatError",
     "Hints",
     "Identity",
-    "Info",
-    "Inspection",
     "Kind",
-    "Layout",
-    "LazyAttribute",
-    "Line",
-    "Listed",
-    "LocalPlace",
-    "Loss",
-    "MemoryReader",
-    "MissingDependencyError",
-    "NoOptions",
-    "Offsets",
     "OptionError",
-    "Output",
-    "PaddingCounts",
-    "Part",
-    "Piece",
-    "Place",
-    "Pointer",
     "Probe",
     "Problem",
-    "Ragged",
-    "Receipt",
-    "RecordBatch",
     "RecordFiles",
     "RecordFilesFormat",
     "RecordFilesWriter",
-    "RecordInfo",
-    "RecordReader",
-    "Region",
-    "Repair",
-    "Section",
     "Separators",
-    "SkippedRecords",
-    "Spot",
     "Status",
     "Store",
     "Stream",
     "Struct",
-    "Target",
-    "TokenRangeError",
-    "TokenReader",
-    "TokenWriter",
-    "Tokens",
-    "TokfmtError",
     "TruncatedError",
-    "Unreadable",
     "UnsafeError",
     "UnsupportedError",
     "Url",
-    "WriterTraits",
-    "batches",
-    "check_ids",
-    "check_interval",
-    "check_position",
-    "counted",
-    "everything_in",
     "fatal",
     "inside",
     "json_object",
-    "local_path",
-    "loss_mask",
-    "mask_bytes",
-    "matching",
     "names_in",
-    "natural_key",
     "noted",
-    "numpy_extent",
     "offsets_of",
     "open_file",
     "option",
-    "parsed_object",
     "place_of",
-    "preallocate",
-    "printable",
-    "raise_fatal",
-    "read_whole",
-    "register_store",
     "stated_tokens",
-    "whole",
     "whole_number",
     "whole_tokens",
-    "windows",
-    "written_tokens",
 ]

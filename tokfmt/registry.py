@@ -121,7 +121,7 @@ def get(name: str) -> Format:
     try:
         loaded: Format = point.load()
         if not isinstance(loaded, Format):
-            raise TypeError(f"{point.value} is not a tokfmt.plugin.Format")  # noqa: TRY301 - one way out for all
+            raise TypeError(f"{point.value} is not a format")  # noqa: TRY301 - one way out for all
         if missing := [word for word in ("name", "title") if not hasattr(loaded, word)]:
             raise TypeError(f"it does not define {' or '.join(missing)}")  # noqa: TRY301
     except (Exception, SystemExit) as error:  # The import of a package may raise any error, or exit.

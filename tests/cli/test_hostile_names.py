@@ -16,7 +16,7 @@ import pytest
 from amount import only
 from paths import FIXTURES
 
-from tokfmt.plugin import printable
+from tokfmt.wording import printable
 
 NAMES = [
     "::stop-commands::x",

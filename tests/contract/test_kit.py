@@ -12,8 +12,11 @@ import numpy as np
 import pytest
 from made_plugins import tokfmt_reel, tokfmt_tape
 
+from tokfmt.core.format import Target
+from tokfmt.core.ragged import Ragged
+from tokfmt.core.records import RecordBatch
 from tokfmt.errors import ConversionError, FormatError
-from tokfmt.plugin import Confidence, Ragged, RecordBatch, Target
+from tokfmt.plugin import Confidence
 from tokfmt.testing import FormatContract
 
 

@@ -14,9 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tokfmt
+from tokfmt.core.format import Target
 from tokfmt.errors import OptionError, UnsupportedError
+from tokfmt.files.file import everything_in
 from tokfmt.formats.levanter import FORMAT
-from tokfmt.plugin import Confidence, Hints, Target, everything_in
+from tokfmt.plugin import Confidence, Hints
 from tokfmt.testing import datasets, read, sequences
 
 

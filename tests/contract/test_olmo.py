@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import tokfmt
+from tokfmt.core.ragged import Ragged
 from tokfmt.errors import LossyConversionError, TokfmtError
 from tokfmt.formats.olmo import FORMAT
-from tokfmt.plugin import Ragged
 from tokfmt.testing import FormatContract, read, sequences, write
 
 

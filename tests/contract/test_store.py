@@ -4,7 +4,8 @@ import itertools
 
 from stores import Memory
 
-from tokfmt.plugin import Identity, LocalPlace, place_of, register_store
+from tokfmt.files.place import LocalPlace, register_store
+from tokfmt.plugin import Identity, place_of
 from tokfmt.testing import StoreContract
 
 NUMBERS = itertools.count()

@@ -16,8 +16,9 @@ from tokenizers import Tokenizer
 
 import tokfmt
 from tokfmt.errors import CorruptError, DetectionError, FormatError, OptionError, SourceChangedError, UnsafeError
+from tokfmt.files.place import LocalPlace
 from tokfmt.formats.text import ReadOptions, TextReader
-from tokfmt.plugin import Hints, LocalPlace
+from tokfmt.plugin import Hints
 
 PLAIN = Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))
 

@@ -12,8 +12,10 @@ from reads import asked_of
 from stores import Counting
 
 from tokfmt.errors import CorruptError, FormatError, TruncatedError
+from tokfmt.files.file import Ends
+from tokfmt.files.place import register_store
 from tokfmt.model import Boundaries, Bounds, Dataset, Ended, Gap, Joined, Laid, decide
-from tokfmt.plugin import Ends, open_file, place_of, register_store
+from tokfmt.plugin import open_file, place_of
 
 IDS = [0, 1, 7, 100, 3, 7, 127, 5, 7]
 THREE = {"little": np.dtype([("low", "<u2"), ("high", "u1")]), "big": np.dtype([("high", "u1"), ("low", ">u2")])}

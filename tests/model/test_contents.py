@@ -9,8 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from model.separated import split_at, with_separators, without_trailing
 
+from tokfmt.core.memory import MemoryReader
+from tokfmt.core.ragged import Ragged
+from tokfmt.core.reader import ByteOffset, Info, Layout
 from tokfmt.errors import CorruptError
-from tokfmt.plugin import ByteOffset, Info, Layout, MemoryReader, Ragged, Separators
+from tokfmt.plugin import Separators
 from tokfmt.testing import datasets, sequences
 
 EOS = 9

@@ -9,13 +9,13 @@ import pytest
 import registered
 
 import tokfmt
+from tokfmt.core.ragged import Ragged
 from tokfmt.errors import (
     ConversionError,
     DestinationExistsError,
     LossyConversionError,
     OptionError,
 )
-from tokfmt.plugin import Ragged
 from tokfmt.testing import read, sequences, write
 
 EOS = 50256

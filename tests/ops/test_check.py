@@ -18,8 +18,10 @@ from plugged import plugged
 import tokfmt
 from tokfmt.commands.check import explain
 from tokfmt.commands.check.codes import all_codes
+from tokfmt.core.format import Format
+from tokfmt.core.inspection import Inspection
 from tokfmt.errors import OptionError
-from tokfmt.plugin import Confidence, Finding, Format, Inspection, UnsafeError
+from tokfmt.plugin import Confidence, Finding, UnsafeError
 
 BAD = FIXTURES / "bad"
 FORMATS = ("modalities", "stage1", "hdf5", "flat-tokens", "jsonl")

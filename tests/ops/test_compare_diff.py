@@ -7,7 +7,9 @@ import pytest
 
 from tokfmt.commands.compare.alignment import align, first_unlike
 from tokfmt.commands.compare.fingerprint import AxisSide, hands
-from tokfmt.plugin import Info, Layout, MemoryReader, Ragged, TokenReader
+from tokfmt.core.memory import MemoryReader
+from tokfmt.core.ragged import Ragged
+from tokfmt.core.reader import Info, Layout, TokenReader
 
 
 def side(rows, dtype=np.uint32):

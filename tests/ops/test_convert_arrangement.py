@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import tokfmt
 from tokfmt.commands.convert.arrangement import Arrangement, arrangement_of, split_path
+from tokfmt.core.ragged import Ragged
 from tokfmt.errors import VerificationError
-from tokfmt.plugin import Ragged
 from tokfmt.testing import read, sequences, tree, write
 
 EOS = 50256

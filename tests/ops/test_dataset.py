@@ -19,6 +19,8 @@ from reads import asked_of
 
 import tokfmt
 from tokfmt import Dataset
+from tokfmt.core.memory import MemoryReader
+from tokfmt.core.ragged import Ragged
 from tokfmt.errors import (
     ConversionError,
     CorruptError,
@@ -28,7 +30,6 @@ from tokfmt.errors import (
     TokfmtError,
     TruncatedError,
 )
-from tokfmt.plugin import MemoryReader, Ragged
 from tokfmt.testing import datasets, sequences, write
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"

@@ -16,8 +16,8 @@ import registered
 from paths import FIXTURES, ROOT, golden
 
 import tokfmt
+from tokfmt.core.ragged import Ragged
 from tokfmt.errors import AmbiguousFormatError, FormatError, OptionError, TokfmtError, UnknownFormatError
-from tokfmt.plugin import Ragged
 from tokfmt.testing import write
 
 PACKS = sorted(p for p in (FIXTURES / "modalities").glob("**/*.pbin") if "P0" not in p.name)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
+from tokfmt.core.reader import WINDOW
 from tokfmt.errors import OptionError
-from tokfmt.plugin import WINDOW
 
 PACKS = FIXTURES / "modalities"
 

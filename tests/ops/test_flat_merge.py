@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from paths import FIXTURES
 
 import tokfmt
+from tokfmt.core.output import Output
 from tokfmt.errors import ConversionError, TruncatedError
-from tokfmt.plugin import File, Output
+from tokfmt.files.file import File
 
 EOS = 50256
 

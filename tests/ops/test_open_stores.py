@@ -11,9 +11,9 @@ from paths import FIXTURES
 from stores import Memory, close_stores
 
 import tokfmt
-from tokfmt import plugin
 from tokfmt.cli.main import cli
 from tokfmt.errors import FormatError, OptionError, SourceChangedError, TokfmtError
+from tokfmt.files.place import register_store
 
 EOS = 50256
 PACK, PAIR, NANOGPT = "modalities/D_2byte_gpt2.pbin", "megatron/gpt2_text_document", "made/train.bin"
@@ -42,7 +42,7 @@ def bucket(monkeypatch, tmp_path, local):
     key = {file: f"{homes[home]}/{file.relative_to(home).as_posix()}" for file in files for home in homes
            if file.is_relative_to(home)}  # fmt: skip
     store = Memory({key[file]: file.read_bytes() for file in files})
-    plugin.register_store("mem", lambda url: {"bucket": store}[url.authority])
+    register_store("mem", lambda url: {"bucket": store}[url.authority])
     yield store
     close_stores()
     assert not list(tmp_path.glob("mem*"))

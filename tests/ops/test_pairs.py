@@ -18,8 +18,9 @@ from marks import BEGINS, TARGET
 from model.separated import without_trailing
 
 import tokfmt
+from tokfmt.core.memory import MemoryReader
+from tokfmt.core.ragged import Ragged
 from tokfmt.errors import LossyConversionError, TokenRangeError
-from tokfmt.plugin import MemoryReader, Ragged
 from tokfmt.testing import datasets, read, sequences, tree, write
 
 EOS = 50256

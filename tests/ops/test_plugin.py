@@ -36,7 +36,7 @@ PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
         ("import sys\nsys.exit(0)", "the format lines of tokfmt-lines cannot be used: SystemExit"),
         (
             "FORMAT = object()",
-            "the format lines of tokfmt-lines cannot be used: TypeError: tokfmt_lines:FORMAT is not a tokfmt.plugin.Format",
+            "the format lines of tokfmt-lines cannot be used: TypeError: tokfmt_lines:FORMAT is not a format",
         ),
         (
             MODULE.replace("return Confidence.CERTAIN if", "return 1 // 0 if probe.size or"),

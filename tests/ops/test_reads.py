@@ -16,7 +16,7 @@ from reads import asked_of
 import tokfmt
 from tokfmt import info, show
 from tokfmt.errors import CorruptError, TruncatedError
-from tokfmt.plugin import File
+from tokfmt.files.file import File
 
 EOS = 50256
 DOCUMENTS, LENGTH = 100_000, 33

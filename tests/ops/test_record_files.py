@@ -7,8 +7,9 @@ from made_plugins import tokfmt_reel
 from plugged import plugged
 
 import tokfmt
+from tokfmt.core.ragged import Ragged
 from tokfmt.errors import FormatError
-from tokfmt.plugin import Hints, Ragged, RecordFiles
+from tokfmt.plugin import Hints, RecordFiles
 from tokfmt.testing import write
 
 

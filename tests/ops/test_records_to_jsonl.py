@@ -9,8 +9,9 @@ from made_plugins import tokfmt_reel
 from reels import LISTS, Texts, records
 
 import tokfmt
+from tokfmt.core.ragged import Ragged
+from tokfmt.core.records import RecordBatch, SkippedRecords
 from tokfmt.errors import ConversionError, LossyConversionError, OptionError, TokenRangeError, VerificationError
-from tokfmt.plugin import Ragged, RecordBatch, SkippedRecords
 
 
 class Miscounted(tokfmt_reel.Reader):

@@ -28,8 +28,10 @@ from tokfmt.commands.search.query import (
     parse_query,
 )
 from tokfmt.commands.search.search import find, find_records
+from tokfmt.core.memory import MemoryReader
+from tokfmt.core.ragged import Ragged
+from tokfmt.core.reader import Layout
 from tokfmt.errors import OptionError
-from tokfmt.plugin import Layout, MemoryReader, Ragged
 
 EOS = 9
 quick = settings(max_examples=examples(80), deadline=None)

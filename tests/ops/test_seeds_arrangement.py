@@ -18,8 +18,8 @@ from xxhash import xxh3_128_intdigest
 
 import tokfmt
 from tokfmt.base.seeds import SHUFFLE, SPLIT, draws
+from tokfmt.core.ragged import Ragged
 from tokfmt.errors import LossyConversionError, OptionError
-from tokfmt.plugin import Ragged
 from tokfmt.testing import read, sequences, write
 
 EOS = 50256

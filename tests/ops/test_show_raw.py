@@ -20,8 +20,11 @@ from reads import asked_of
 from stores import Memory, close_stores
 
 from tokfmt.commands.show.parts import Raw, sections
+from tokfmt.core.format import Format, NoOptions
+from tokfmt.core.inspection import Inspection
 from tokfmt.errors import FormatError, UnsafeError
-from tokfmt.plugin import Format, Inspection, NoOptions, place_of, register_store
+from tokfmt.files.place import register_store
+from tokfmt.plugin import place_of
 
 FORMATS = ("modalities", "stage1", "hdf5", "flat-tokens", "jsonl")
 SIDE = {".py", ".json", ".md", ".idx"}

@@ -7,20 +7,9 @@ import pytest
 from plugged import plugged
 
 import tokfmt
+from tokfmt.core.ragged import Ragged
 from tokfmt.errors import CorruptError
-from tokfmt.plugin import (
-    Code,
-    Columns,
-    Confidence,
-    Cut,
-    Extent,
-    FileLayout,
-    FlatFormat,
-    FlatWriter,
-    Ragged,
-    Separators,
-    Struct,
-)
+from tokfmt.plugin import Code, Columns, Confidence, Cut, Extent, FileLayout, FlatFormat, FlatWriter, Separators, Struct
 from tokfmt.testing import write
 
 HEADER = Struct(magic="V4", tokens="<u8", sequences="<u8", eos_id="<u4")

@@ -583,7 +583,8 @@ def test_datasets_that_are_no_recipe_are_collated_as_int64(mix, tmp_path):
 
 
 def test_ids_beyond_int64_are_no_other_ids():
-    from tokfmt.plugin import MemoryReader, Ragged
+    from tokfmt.core.memory import MemoryReader
+    from tokfmt.core.ragged import Ragged
 
     tokens = np.array([1, 2**63 - 1, 2**63], np.uint64)
     dataset = tokfmt.Dataset(MemoryReader(Ragged(tokens, np.array([0, 2, 3]))), "memory")

@@ -6,13 +6,12 @@ import numpy as np
 from hypothesis import strategies as st
 from recipe import oracle
 
-from tokfmt.core.reader import Info, Layout, check_interval
+from tokfmt.core.reader import Info, Layout, TokenReader, check_interval
 from tokfmt.mix.documents import Documents, TokenSource
 from tokfmt.mix.fields import FIELDS
 from tokfmt.mix.language import parse_recipe
 from tokfmt.mix.samples import Samples
 from tokfmt.mix.tree import explain
-from tokfmt.plugin import TokenReader
 
 __all__ = ["EOS", "FIELDS", "Held", "expected", "explain", "languages", "opened", "sources"]
 

@@ -10,8 +10,8 @@ import registered
 
 import tokfmt
 from tokfmt.errors import ConversionError, FormatError, TokfmtError
+from tokfmt.files.place import LocalPlace
 from tokfmt.mix.language import entries_of, in_toml, is_recipe, parse_recipe, read_recipe
-from tokfmt.plugin import LocalPlace
 
 BASE = {"source": [{"path": "a.pbin"}]}
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from recipe.held import opened, samples_of
 
+from tokfmt.core.reader import Info, Layout, TokenReader
 from tokfmt.errors import ConversionError, OptionError
 from tokfmt.mix.order import ORDER_SAMPLES, EvenTree, Permutation, samples_of_step
-from tokfmt.plugin import Info, Layout, TokenReader
 
 WEIGHTS = st.lists(st.fractions(Fraction(1, 10**6), 10**6), min_size=1, max_size=9)
 

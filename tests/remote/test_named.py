@@ -13,7 +13,8 @@ from tokfmt.cli.main import cli
 from tokfmt.errors import FormatError, OptionError, UnsafeError
 from tokfmt.files import named
 from tokfmt.files.named import allowing, place_named
-from tokfmt.plugin import LocalPlace, Url
+from tokfmt.files.place import LocalPlace
+from tokfmt.plugin import Url
 
 HOME = Url.parse("s3://b/mixes/mix.toml")
 

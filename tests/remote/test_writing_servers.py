@@ -10,7 +10,9 @@ from paths import FIXTURES
 
 import tokfmt
 from tokfmt.errors import ConversionError, DestinationExistsError
-from tokfmt.plugin import LocalPlace, Url, everything_in, open_file
+from tokfmt.files.file import everything_in
+from tokfmt.files.place import LocalPlace
+from tokfmt.plugin import Url, open_file
 
 PACK = FIXTURES / "modalities/D_2byte_gpt2.pbin"
 NAMES = itertools.count()

@@ -15,8 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines import Machine
 
+from tokfmt.core.memory import MemoryReader
+from tokfmt.core.ragged import Ragged
+from tokfmt.core.reader import Info, Layout, TokenReader, windows
 from tokfmt.errors import TokfmtError
-from tokfmt.plugin import Info, Layout, MemoryReader, Ragged, TokenReader, offsets_of, windows
+from tokfmt.plugin import offsets_of
 from tokfmt.run import shuffle
 from tokfmt.run.execute import SerialExecutor, make_executor
 from tokfmt.run.plan import Workers

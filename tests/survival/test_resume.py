@@ -8,7 +8,7 @@ import registered
 from amount import FUZZ_ONLY, every, only
 from paths import CORPUS, TOKENIZER
 
-from tokfmt.plugin import Ragged
+from tokfmt.core.ragged import Ragged
 from tokfmt.testing import write
 
 pytestmark = pytest.mark.slow

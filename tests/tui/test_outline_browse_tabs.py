@@ -7,7 +7,8 @@ from browsing import browse, line, tab_of
 from paths import FIXTURES
 
 from tokfmt.browser.data.outline import Outline, Row, first_open
-from tokfmt.plugin import Field, Listed, Part
+from tokfmt.core.annotation import Listed, Part
+from tokfmt.files.fields import Field
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 

@@ -138,7 +138,7 @@ def refused(path, words, kind=FormatError, code=None, **options):
 
 
 def _deep():
-    from tokfmt.plugin import Audit
+    from tokfmt.core.findings import Audit
 
     return Audit(deep=True)
 

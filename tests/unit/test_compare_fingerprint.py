@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokfmt.commands.compare.fingerprint import SHORT, AxisSide, Running, fingerprints, fingerprints_between, hands
-from tokfmt.plugin import MemoryReader, Ragged, offsets_of
+from tokfmt.core.memory import MemoryReader
+from tokfmt.core.ragged import Ragged
+from tokfmt.plugin import offsets_of
 
 quick = settings(max_examples=examples(60), deadline=None)
 

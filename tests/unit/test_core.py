@@ -15,6 +15,9 @@ from amount import FUZZ_ONLY
 from paths import FIXTURES
 
 from tokfmt import errors
+from tokfmt.core.output import Output, preallocate
+from tokfmt.core.ragged import Ragged
+from tokfmt.core.reader import check_ids
 from tokfmt.errors import (
     ConversionError,
     CorruptError,
@@ -24,7 +27,8 @@ from tokfmt.errors import (
     TokenRangeError,
     TruncatedError,
 )
-from tokfmt.plugin import File, Output, Ragged, check_ids, natural_key, preallocate, printable
+from tokfmt.files.file import File, natural_key
+from tokfmt.wording import printable
 
 # files
 

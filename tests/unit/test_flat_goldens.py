@@ -17,8 +17,9 @@ import zstandard
 from paths import FIXTURES
 
 import tokfmt
+from tokfmt.core.findings import Audit
 from tokfmt.errors import FormatError, LossyConversionError, TokfmtError, UnknownFormatError
-from tokfmt.plugin import Audit, Confidence, Hints
+from tokfmt.plugin import Confidence, Hints
 
 CASES = {
     (home, case["name"]): case

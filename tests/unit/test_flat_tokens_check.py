@@ -9,9 +9,9 @@ import pytest
 import zarr
 from paths import FIXTURES
 
+from tokfmt.core.ragged import Ragged
 from tokfmt.formats.flat_tokens import FORMAT
 from tokfmt.formats.flat_tokens.options import ReadOptions
-from tokfmt.plugin import Ragged
 from tokfmt.testing import write
 
 GOLDEN = FIXTURES / "flat-tokens"

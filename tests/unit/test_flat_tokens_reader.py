@@ -14,10 +14,12 @@ import pytest
 import zarr
 from paths import FIXTURES
 
+from tokfmt.core.ragged import Ragged
 from tokfmt.errors import CorruptError, OptionError, SourceChangedError, TokfmtError, UnsafeError
+from tokfmt.files.place import LocalPlace
 from tokfmt.formats.flat_tokens import FORMAT
 from tokfmt.formats.flat_tokens.options import ReadOptions
-from tokfmt.plugin import Confidence, Hints, LocalPlace, Probe, Ragged
+from tokfmt.plugin import Confidence, Hints, Probe
 from tokfmt.testing import read, sequences, write
 
 GOLDEN = FIXTURES / "flat-tokens"

@@ -8,10 +8,12 @@ import pytest
 import zarr
 from paths import FIXTURES
 
+from tokfmt.core.format import Receipt, Target
+from tokfmt.core.memory import MemoryReader
+from tokfmt.core.ragged import Ragged
 from tokfmt.errors import OptionError, TokenRangeError
 from tokfmt.formats.flat_tokens import FORMAT
 from tokfmt.formats.flat_tokens.options import WriteOptions
-from tokfmt.plugin import MemoryReader, Ragged, Receipt, Target
 from tokfmt.testing import read, sequences, write
 
 GOLDEN = FIXTURES / "flat-tokens"

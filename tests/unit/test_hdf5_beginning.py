@@ -9,9 +9,9 @@ from reads import asked_of
 
 import tokfmt
 from tokfmt.errors import CorruptError, FormatError
+from tokfmt.files.file import File
 from tokfmt.formats.hdf5.stored import open_hdf5
 from tokfmt.formats.hdf5_arrays.chunk_tree import root_of
-from tokfmt.plugin import File
 
 
 def chunked(path, **how):

@@ -7,10 +7,11 @@ import pytest
 from paths import FIXTURES
 
 import tokfmt
+from tokfmt.core.reader import Layout
 from tokfmt.errors import SeparatorUnknownError, UnsupportedError
 from tokfmt.formats.hdf5 import FORMAT
 from tokfmt.formats.hdf5.options import ReadOptions
-from tokfmt.plugin import Hints, Layout
+from tokfmt.plugin import Hints
 from tokfmt.testing import sequences
 
 HOME = FIXTURES / "hdf5"

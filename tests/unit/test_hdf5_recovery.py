@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 import tokfmt
+from tokfmt.core.ragged import Ragged
 from tokfmt.errors import CorruptError, FormatError, OptionError, UnsupportedError
 from tokfmt.formats.hdf5 import FORMAT
 from tokfmt.formats.hdf5.options import ReadOptions
-from tokfmt.plugin import Hints, Ragged
+from tokfmt.plugin import Hints
 from tokfmt.testing import read as read_format
 from tokfmt.testing import sequences, write
 

@@ -8,10 +8,13 @@ import h5py
 import numpy as np
 import pytest
 
+from tokfmt.core.format import Target
+from tokfmt.core.memory import MemoryReader
+from tokfmt.core.ragged import Ragged
 from tokfmt.errors import CorruptError, OptionError, TokenRangeError
 from tokfmt.formats.hdf5 import FORMAT
 from tokfmt.formats.hdf5.packing import REACH, Packer
-from tokfmt.plugin import Hints, MemoryReader, Ragged, Separators, Target
+from tokfmt.plugin import Hints, Separators
 from tokfmt.testing import read, sequences, write
 
 EOS = 50256

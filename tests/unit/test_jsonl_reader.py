@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from paths import FIXTURES
 
+from tokfmt.core.records import RecordReader
 from tokfmt.errors import (
     CorruptError,
     FormatError,
@@ -26,7 +27,7 @@ from tokfmt.errors import (
 from tokfmt.formats.jsonl import FORMAT
 from tokfmt.formats.jsonl import lines as jsonl_lines
 from tokfmt.formats.jsonl.options import ReadOptions
-from tokfmt.plugin import Confidence, Hints, Probe, RecordReader
+from tokfmt.plugin import Confidence, Hints, Probe
 
 LINES = FIXTURES / "jsonl"
 INDEXES = json.loads((LINES / "expected.json").read_bytes())["idx"]

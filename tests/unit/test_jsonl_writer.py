@@ -9,11 +9,14 @@ from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tokfmt.core.format import Target
+from tokfmt.core.memory import MemoryReader
+from tokfmt.core.ragged import Ragged
+from tokfmt.core.reader import Info, Layout, TokenReader
 from tokfmt.errors import ConversionError, OptionError, TokenRangeError
 from tokfmt.formats.jsonl import FORMAT
 from tokfmt.formats.jsonl.options import WriteOptions
 from tokfmt.formats.jsonl.writer import ids_lines, listed
-from tokfmt.plugin import Info, Layout, MemoryReader, Ragged, Target, TokenReader
 from tokfmt.testing import write
 
 EDGES = [

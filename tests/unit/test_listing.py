@@ -13,8 +13,10 @@ from stores import Memory
 import tokfmt
 from tokfmt import show
 from tokfmt.errors import FormatError, TokfmtError
+from tokfmt.files.file import everything_in
 from tokfmt.files.listing import Listing
-from tokfmt.plugin import LocalPlace, Url, everything_in, names_in, register_store
+from tokfmt.files.place import LocalPlace, register_store
+from tokfmt.plugin import Url, names_in
 
 
 @pytest.fixture

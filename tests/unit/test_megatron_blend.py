@@ -12,9 +12,9 @@ from amount import FUZZ_ONLY
 from paths import FIXTURES
 
 import tokfmt
+from tokfmt.core.ragged import Ragged
 from tokfmt.errors import FormatError, TokfmtError, UnknownFormatError
 from tokfmt.formats.megatron import FORMAT, read_blend
-from tokfmt.plugin import Ragged
 from tokfmt.testing import write
 
 HOME = FIXTURES / "megatron" / "blend"

@@ -11,10 +11,11 @@ from model.separated import without_trailing
 from paths import FIXTURES, GOLDEN
 
 import tokfmt
+from tokfmt.core.ragged import Ragged
 from tokfmt.errors import FormatError
 from tokfmt.formats.modalities import FORMAT
 from tokfmt.formats.modalities.options import ReadOptions
-from tokfmt.plugin import Confidence, Hints, Ragged
+from tokfmt.plugin import Confidence, Hints
 from tokfmt.testing import MemoryReader, sequences, write
 
 HERE = FIXTURES / "modalities"

@@ -16,10 +16,13 @@ from hypothesis import strategies as st
 from paths import FIXTURES
 
 import tokfmt
+from tokfmt.core.findings import Audit
+from tokfmt.core.ragged import Ragged
+from tokfmt.core.reader import Layout
 from tokfmt.errors import CorruptError, FormatError, TokenRangeError, TokfmtError
 from tokfmt.formats.modalities import FORMAT
 from tokfmt.formats.modalities.options import ReadOptions
-from tokfmt.plugin import Audit, Confidence, Hints, Layout, Ragged, Separators
+from tokfmt.plugin import Confidence, Hints, Separators
 from tokfmt.testing import sequences, write
 
 BAD = FIXTURES / "bad" / "modalities"

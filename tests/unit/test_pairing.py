@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tokfmt.browser.data.pairing import LOOKED, Hunk, Marks, Pairing, Row, align, first_unlike, hands, marks_of, unlike
+from tokfmt.core.reader import TokenReader
 from tokfmt.errors import CorruptError
-from tokfmt.plugin import TokenReader
 
 
 class Memory(TokenReader):

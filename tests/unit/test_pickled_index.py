@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from reads import asked_of
 
 from tokfmt.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
+from tokfmt.files.file import File
 from tokfmt.formats.pickled_index import EntryTable, entry_position, read_entries, write_entries
-from tokfmt.plugin import File
 
 SAFE = {
     "PROTO", "FRAME", "EMPTY_LIST", "MARK", "APPEND", "APPENDS", "BININT1", "BININT2", "BININT", "LONG1", "TUPLE2",

@@ -19,19 +19,9 @@ from tokfmt.errors import (
     UnsafeError,
     UnsupportedError,
 )
-from tokfmt.files.place import LocalPlace, close_stores, status_of
-from tokfmt.plugin import (
-    File,
-    Identity,
-    Kind,
-    Status,
-    Url,
-    local_path,
-    open_file,
-    place_of,
-    read_whole,
-    register_store,
-)
+from tokfmt.files.file import File, read_whole
+from tokfmt.files.place import LocalPlace, close_stores, local_path, register_store, status_of
+from tokfmt.plugin import Identity, Kind, Status, Url, open_file, place_of
 
 NAMES = st.text(st.characters(exclude_characters="/", exclude_categories=["Cs"]), min_size=1, max_size=8).filter(
     lambda name: name not in (".", "..")

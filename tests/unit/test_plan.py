@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from tokfmt.core.format import Receipt, Region
+from tokfmt.core.memory import MemoryReader
+from tokfmt.core.ragged import Ragged
 from tokfmt.errors import IncompleteWriteError
-from tokfmt.plugin import MemoryReader, Ragged, Receipt, Region
 from tokfmt.run.plan import NullJournal, Plan, Workers, plan, run
 
 SOURCE = MemoryReader(Ragged(np.arange(10, dtype=np.uint32), np.asarray([0, 10], np.int64)))

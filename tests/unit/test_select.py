@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from model.separated import split_at, with_separators, without_trailing
 
+from tokfmt.core.memory import MemoryReader
+from tokfmt.core.ragged import Ragged
 from tokfmt.model.select import Chosen, Concat, Known, NonEmpty, Picked, Slice
-from tokfmt.plugin import MemoryReader, Ragged, offsets_of
+from tokfmt.plugin import offsets_of
 from tokfmt.testing import datasets, sequences
 
 EOS = 9

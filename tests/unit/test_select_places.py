@@ -7,8 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from model.separated import beneath, is_laid, split_at, with_separators, without_trailing
 
+from tokfmt.core.memory import MemoryReader
+from tokfmt.core.ragged import Ragged
+from tokfmt.core.reader import ByteOffset
 from tokfmt.model.select import Chosen, Concat, Known, NonEmpty, Rows, Slice
-from tokfmt.plugin import ByteOffset, MemoryReader, Ragged
 from tokfmt.testing import datasets
 
 EOS = 9

@@ -24,8 +24,9 @@ from tokfmt.commands.stats.duplicates import (
 from tokfmt.commands.stats.tables import KEPT, Counts, Table, histogram, packing
 from tokfmt.commands.stats.texts import TextStats, TextSurvey
 from tokfmt.commands.stats.walk import Indexed, Streamed, Tally
+from tokfmt.core.reader import Info, Layout, TokenReader
 from tokfmt.errors import CorruptError, OptionError
-from tokfmt.plugin import Info, Layout, Separators, TokenReader
+from tokfmt.plugin import Separators
 
 EOS = 9
 
