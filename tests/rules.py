@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLIC = {
-    "tokfmt", "tokfmt.cli.main", "tokfmt.errors", "tokfmt.integrations", "tokfmt.integrations.datatrove",
+    "tokfmt", "tokfmt.cli.main", "tokfmt.errors",
     "tokfmt.model", "tokfmt.plugin", "tokfmt.sample", "tokfmt.testing", "tokfmt.torch",
 }  # fmt: skip
 """`tokfmt.cli.main` is what click's CliRunner runs; docs/python.md lists the others."""

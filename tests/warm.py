@@ -17,8 +17,8 @@ OTHERS = (
 
 
 def import_all(*also, without=()):
-    """Import what commands import; torch, datatrove and distributed take long, and are asked for by their own tests."""
-    without = ("tokfmt.testing", "tokfmt.__main__", "tokfmt.torch", "tokfmt.mix.torch", "tokfmt.integrations", *without)
+    """Import what commands import; torch and distributed take long, and are asked for by their own tests."""
+    without = ("tokfmt.testing", "tokfmt.__main__", "tokfmt.torch", "tokfmt.mix.torch", *without)
     for found in pkgutil.walk_packages(tokfmt.__path__, "tokfmt."):
         if not found.name.startswith(without):
             importlib.import_module(found.name)

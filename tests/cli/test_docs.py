@@ -83,7 +83,7 @@ def test_first_commands_of_inspect_page_find_something(tmp_path):
 
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ELSEWHERE = {
-    "train.md": "tests/ops/test_training.py", "prepare.md": "tests/compat/data_trove_page.py",
+    "train.md": "tests/ops/test_training.py",
     "remote.md": "tests/remote/test_pages.py", "cluster.md": "tests/remote/test_cluster_page.py",
 }  # fmt: skip
 """Pages whose Python needs what other tests set up, and these tests."""

@@ -1,11 +1,10 @@
 """`make compat`: the real upstream code reads what tokfmt wrote, and tokfmt reads what upstream wrote.
 
-    python -m tests.compat [FORMAT | PAGE ...]
+    python -m tests.compat [FORMAT ...]
 
 Each upstream has a virtual environment of its own under .venv/compat, made when it is first asked for. Two corpora, of
 ids in two bytes and in four, are written, read by a script of this folder under that environment's Python, written by
-it, and read again. Code of the pages in docs that needs an upstream is run as well. The exit code is 1 where something
-was read or written wrongly; what cannot be installed is said.
+it, and read again. The exit code is 1 where something was read or written wrongly; what cannot be installed is said.
 """
 
 import argparse
@@ -107,11 +106,6 @@ EXCHANGES = {
     "flat-tokens": Exchange(PLAIN, "zarr: loader and writer of seqax, restated", "{}.zarr"),
     "hdf5": Exchange(PLAIN, "h5py: samples of Cerebras ModelZoo, restated", "{}.h5", cannot="ours theirs"),
 }  # fmt: skip
-PAGES = {
-    "prepare.md": Upstream(
-        "data_trove_page", ("datatrove[processing]==0.10.1", "spacy==3.8.18", "-e", str(HERE.parents[1]))
-    ),
-}
 LEFT_OUT = {
     "internevo": "no package; by the oracle of tests/contract",
     "litgpt-packed": "no package; by the oracle of tests/contract",
@@ -221,33 +215,16 @@ def row(name, exchange):
     return (name, title, ours, theirs or "–"), False
 
 
-def page_row(name, upstream):
-    """A line of the table on a page of docs, whose code is run, and whether something is wrong."""
-    title = f"docs/{name} with {upstream.needed[0].replace('==', ' ')}"
-    try:
-        python = upstream.python()
-    except Absent as error:
-        return (name, title, f"not installed: {error}", "–"), False
-    with tempfile.TemporaryDirectory() as home:
-        command = [python, HERE / f"{upstream.script}.py", home]
-        done = subprocess.run(command, capture_output=True, text=True)
-        said = Path(home) / "said.json"
-        if not done.returncode:
-            return (name, title, json.loads(said.read_text())["read"], "–"), False
-        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        return (name, title, f"{'WRONG' if said.exists() else 'not run'}: {last}", "–"), said.exists()
-
-
 def main():
     parser = argparse.ArgumentParser(prog="make compat")
-    parser.add_argument("formats", nargs="*", metavar="FORMAT", help=", ".join((*EXCHANGES, *PAGES)))
+    parser.add_argument("formats", nargs="*", metavar="FORMAT", help=", ".join(EXCHANGES))
     asked = parser.parse_args().formats
-    if unknown := set(asked) - {*EXCHANGES, *PAGES}:
-        parser.error(f"no upstream for {', '.join(sorted(unknown))}; there are {', '.join((*EXCHANGES, *PAGES))}")
+    if unknown := set(asked) - EXCHANGES.keys():
+        parser.error(f"no upstream for {', '.join(sorted(unknown))}; there are {', '.join(EXCHANGES)}")
     wrong = False
     print("| format | upstream | upstream reads | tokfmt reads |\n|---|---|---|---|")
-    for name in asked or (*EXCHANGES, *PAGES):
-        cells, failed = row(name, EXCHANGES[name]) if name in EXCHANGES else page_row(name, PAGES[name])
+    for name in asked or EXCHANGES:
+        cells, failed = row(name, EXCHANGES[name])
         wrong |= failed
         print("| " + " | ".join(cells) + " |", flush=True)
     for name in () if asked else LEFT_OUT:

@@ -53,7 +53,7 @@ def test_imports_inside_functions_and_for_types_count():
 PARTS = {
     "cli": ("cli", "__main__"),
     "browser": ("browser",),
-    "torch, integrations": ("torch", "mix.torch", "integrations"),
+    "torch": ("torch", "mix.torch"),
     "api": ("api", "dataset", "recipe_dataset", "settings", "testing"),
     "commands": ("commands",),
     "mix": ("mix",),

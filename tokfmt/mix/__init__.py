@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tokfmt.mix.amounts import Amount, amounts_of
     from tokfmt.mix.documents import Documents, Span, TokenSource
-    from tokfmt.mix.draft import TextRecipe, TextSource
+    from tokfmt.mix.draft import TextRecipe
     from tokfmt.mix.fields import Ids, check_fields
     from tokfmt.mix.language import (
         RecipeFile,
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
         write_ledger,
     )
     from tokfmt.mix.open import named_by, open_recipe
-    from tokfmt.mix.prepare import prepared, prepared_in, selected_records
+    from tokfmt.mix.prepare import prepared, prepared_in
     from tokfmt.mix.report import report_on
     from tokfmt.mix.samples import DEFAULT_FIELDS, PackedRows, Samples, Where
     from tokfmt.mix.trace import Traced, shortest, stored_sequence, traced, traced_request
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "amounts": ("Amount", "amounts_of"),
     "documents": ("Documents", "Span", "TokenSource"),
-    "draft": ("TextRecipe", "TextSource"),
+    "draft": ("TextRecipe",),
     "fields": ("Ids", "check_fields"),
     "language": (
         "RecipeFile", "entries_of", "entries_of_blend", "in_toml", "is_recipe", "parse_recipe", "read_recipe",
@@ -67,7 +67,7 @@ _NAMES = {
         "Ledgers", "Origin", "compare_ledger", "ledger_files", "listed_request", "read_ledger", "write_ledger",
     ),
     "open": ("named_by", "open_recipe"),
-    "prepare": ("prepared", "prepared_in", "selected_records"),
+    "prepare": ("prepared", "prepared_in"),
     "report": ("report_on",),
     "samples": ("DEFAULT_FIELDS", "PackedRows", "Samples", "Where"),
     "trace": ("Traced", "shortest", "stored_sequence", "traced", "traced_request"),

@@ -1,1 +1,0 @@
-"""Steps for the pipelines of other tools. tokfmt neither imports nor installs these tools."""
