@@ -32,14 +32,14 @@ WARM = BUCKET / "warm.pbin"  # opened as a local file before, so that no module 
 
 
 @contextlib.contextmanager
-def served(cache=None):
-    """The server, and a client of obstore; tokfmt uses it as s3://bkt, with an empty cache unless one is given."""
+def served():
+    """The server, and a client of obstore; tokfmt uses it as s3://bkt."""
     from obstore.store import S3Store
 
-    with store(PLACE) as address, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as empty:
+    with store(PLACE) as address:
         os.environ |= {
             "AWS_ENDPOINT_URL": address, "AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": os.devnull,
-            "AWS_SHARED_CREDENTIALS_FILE": os.devnull, "TOKFMT_CACHE_DIR": str(cache or empty),
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
         }  # fmt: skip
         yield S3Store(
             "bkt", endpoint=address, region="us-east-1", skip_signature=True, virtual_hosted_style_request=False,
@@ -115,7 +115,7 @@ case("remote: stats of a pair of 240 MB (peer: gets of 8 MiB, 8 threads)", ">= 0
 class Shown:
     """One document. A peer asks for what `exact` yields: in each round, ranges side by side."""
 
-    name, number, words, cached = "x_text_document", 12_345, (), False
+    name, number, words = "x_text_document", 12_345, ()
 
     def prepare(self):
         made(f"{self.name}.bin", to_format="megatron")
@@ -150,21 +150,10 @@ class Shown:
     def tokfmt(self, out):
         import tokfmt
 
-        place = PLACE / "cache"
-        shutil.rmtree(place, ignore_errors=True)
         wanted = show(str(BUCKET / self.path), self.number, *self.words)
         tokfmt.open(WARM)[0]
-        with served(place):
-            from tokfmt.stores import disk
-            from tokfmt.stores.ahead import AHEAD
-            from tokfmt.stores.ranges import BLOCKS
-
+        with served():
             show("s3://bkt/warm.pbin", 0)  # The connections, and the modules of stores.
-            if self.cached:
-                show(f"s3://bkt/{self.path}", self.number + 5_000, *self.words)
-                disk.settle()
-                BLOCKS.clear()
-                AHEAD.clear()
             found = []
             seconds = timed(lambda: found.append(show(f"s3://bkt/{self.path}", self.number, *self.words)))
             assert found == [wanted]
@@ -176,28 +165,6 @@ class Shown:
 
 
 case("remote: show of a pair, cold (peer: exact ranges in 3 rounds)", ">= 0.4", "s", "seconds")(Shown)
-
-
-class Cached(Shown):
-    """The peer has the index, and asks whether the object is the same, and for the tokens."""
-
-    cached = True
-
-    def rounds(self):
-        with open(BUCKET / f"{self.name}.idx", "rb") as file:
-            head = file.read(34)
-            count = struct.unpack_from("<Q", head, 18)[0]
-            length, pointer = (
-                os.pread(file.fileno(), 8, at) for at in (34 + 4 * self.number, 34 + 4 * count + 8 * self.number)
-            )
-        start = struct.unpack("<q", pointer)[0]
-        return [
-            [(f"{self.name}.bin", 0, 1)],
-            [(f"{self.name}.bin", start, start + 2 * struct.unpack_from("<i", length)[0])],
-        ]
-
-
-case("remote: show of a pair, its index in the cache (peer: HEAD and one range)", ">= 0.77", "s", "seconds")(Cached)
 
 
 class Parquet(Shown):

@@ -350,12 +350,12 @@ def test_readme_shows_the_two_commands():
 STARTS = {
     "convert": [PACK, "o.zarr"], "browse": [PACK, "--screenshot", "o.svg"], "stats": [PACK], "check": [PACK],
     "diff": [PACK, PACK], "show": [PACK], "recipe": ["mix=part.jsonl:1", "--seq-len", "4", "-o", "mix.toml"],
-    "index": ["part.jsonl", "-o", "part.idx"], "cache": [], "formats": [], "completion": ["bash"],
+    "index": ["part.jsonl", "-o", "part.idx"], "formats": [], "completion": ["bash"],
     "info": [PACK], "schema": [], "demo": ["sample"],
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("command", only(("convert", "stats", "browse", "cache"), COMMANDS))
+@pytest.mark.parametrize("command", only(("convert", "stats", "browse"), COMMANDS))
 def test_each_command_starts(command, tmp_path):
     """A real interpreter that has imported nothing; other tests have processes of a server that has."""
     (tmp_path / "part.jsonl").write_text('{"input_ids": [1, 2, 3, 4, 5, 6, 7, 8, 9]}\n')

@@ -86,14 +86,14 @@ def test_errors():
 
 def test_an_unknown_key_and_a_missing_one_are_found():
     """By the tests; the published schemas allow keys that they do not list."""
-    document = json.loads(tokfmt("cache", "--json"))
+    document = json.loads(tokfmt("schema", "--json"))
     validate(document)
-    for wrong in ({**document, "new": 1}, {key: one for key, one in document.items() if key != "bytes"}):
+    for wrong in ({**document, "new": 1}, {key: one for key, one in document.items() if key != "schemas"}):
         with pytest.raises(AssertionError):
             validate(wrong)
     from jsonschema import validate as published
 
-    published({**document, "new": 1}, schemas.schema("cache"))
+    published({**document, "new": 1}, schemas.schema("schemas"))
     with pytest.raises(ValidationError):
-        published({**document, "bytes": "many"}, schemas.schema("cache"))
+        published({**document, "schemas": "many"}, schemas.schema("schemas"))
     assert closed({"properties": {"a": {"type": "integer"}}})["unevaluatedProperties"] is False

@@ -592,7 +592,7 @@ APART: dict[tuple[str, str], str] = {}
 
 COMMANDS = {
     "convert": "convert", "browse": "browse", "stats": "stats", "check": "check", "diff": "diff", "show": "show",
-    "info": "info", "recipe": "recipe", "index": "index", "cache": "", "formats": "", "completion": "",
+    "info": "info", "recipe": "recipe", "index": "index", "formats": "", "completion": "",
     "schema": "", "demo": "",
 }  # fmt: skip
 """The reader or maker of each command; "" for those that read no dataset."""

@@ -17,7 +17,7 @@ pytest.importorskip("obstore")
 
 from tokfmt.files import place
 from tokfmt.files.place import Url, close_stores
-from tokfmt.stores import account, disk, open_store
+from tokfmt.stores import account, open_store
 from tokfmt.stores.ahead import AHEAD
 from tokfmt.stores.ranges import BLOCKS
 
@@ -29,11 +29,9 @@ VARIABLES = [
 
 
 def forget():
-    """What this process knows of objects, as if it were another one. The cache on disk stays."""
-    disk.settle(60)
+    """What this process knows of objects, as if it were another one."""
     BLOCKS.clear()
     AHEAD.clear()
-    disk._State.by = None
     account.taken()
 
 
@@ -53,15 +51,12 @@ def server(tmp_path, monkeypatch):
     monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
     monkeypatch.setenv("TOKFMT_RETRY_TIMEOUT", "1")
-    monkeypatch.setenv("TOKFMT_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("TOKFMT_CACHE_SIZE", "")  # The command line sets it for its process, which is that of all tests.
     forget()
     close_stores()  # those of the servers of other tests
     (tmp_path / "served/bkt").mkdir(parents=True)
     with faulty.serving(tmp_path / "served") as served:
         monkeypatch.setenv("AWS_ENDPOINT_URL", served.endpoint)
         yield served
-        disk.settle(60)
 
 
 @pytest.fixture

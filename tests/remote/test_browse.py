@@ -112,7 +112,6 @@ def test_a_catalog_asks_for_the_objects_of_its_screen_and_of_a_page(fresh, bucke
 
 def test_keys_are_handled_while_a_store_does_not_answer(fresh, bucket, tmp_path, monkeypatch):
     """The cursor moves, the tab changes, Esc leaves the read alone, and the browser ends: none waits for the read."""
-    monkeypatch.setenv("TOKFMT_CACHE_SIZE", "0")
     ids = np.tile(np.arange(1, 1001, dtype="<u2"), 4000)
     ids[999::1000] = 0
     ids.tofile(tmp_path / "train.bin")

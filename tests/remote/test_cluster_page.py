@@ -31,7 +31,7 @@ running = []
 for number in numbers or [None]:
     home = pathlib.Path(f"machine-{number}").absolute()
     home.mkdir(exist_ok=True)
-    own = {"TMPDIR": str(home), "TOKFMT_CACHE_DIR": str(home / "cache"), "HOME": str(home)}
+    own = {"TMPDIR": str(home), "HOME": str(home)}
     if number is not None:
         own["SLURM_ARRAY_TASK_ID"] = str(number)
     run = f"exec bash {pathlib.Path(script).absolute()}"

@@ -99,7 +99,6 @@ def shown(name, number):
 
 @pytest.mark.parametrize("name", ["many.pbin", "many_text_document.bin", "many_text_document"])
 def test_show_takes_ten_requests_in_five_rounds(server, bucket, hundred_thousand, name):
-    """And two once the index is on disk."""
     for path in hundred_thousand.glob(f"{name.partition('.')[0]}.*"):
         if path.is_file():
             shutil.copy(path, bucket)
@@ -109,29 +108,21 @@ def test_show_takes_ten_requests_in_five_rounds(server, bucket, hundred_thousand
     assert shown(f"s3://bkt/{name}", 54321) == wanted
     asked = [(one.method, one.key, one.start) for one in server.seen]
     assert len(asked) <= 10 and server.rounds <= 5, (server.rounds, asked)
-    forget()
-    del server.seen[:]
-    assert shown(f"s3://bkt/{name}", 77777) == shown(hundred_thousand / name, 77777)
-    assert len(server.seen) <= 2, [(one.method, one.key, one.start) for one in server.seen]
 
 
 COSTS = re.findall(
-    r"^\| `(many[\w.]+)`.*? \| (\d+) \| ([\d.]+) MB \| (\d+) \|$", (ROOT / "docs/remote.md").read_text(), re.MULTILINE
+    r"^\| `(many[\w.]+)`.*? \| (\d+) \| ([\d.]+) MB \|$", (ROOT / "docs/remote.md").read_text(), re.MULTILINE
 )
 
 
-@pytest.mark.parametrize(("name", "requests", "megabytes", "again"), COSTS, ids=[row[0] for row in COSTS])
-def test_what_show_costs(server, bucket, hundred_thousand, name, requests, megabytes, again):
+@pytest.mark.parametrize(("name", "requests", "megabytes"), COSTS, ids=[row[0] for row in COSTS])
+def test_what_show_costs(server, bucket, hundred_thousand, name, requests, megabytes):
     """The table of docs/remote.md: it takes no more, and nearly as much."""
     shutil.copytree(hundred_thousand, bucket, dirs_exist_ok=True)
     done = CliRunner().invoke(cli, ["show", f"s3://bkt/{name}", "54321", *SHOW])
     read, asked = json.loads(done.stdout)["transfer"]["read"], [(one.method, one.key, one.start) for one in server.seen]
     assert int(requests) - 2 <= len(asked) <= int(requests), asked
     assert 0.5 * float(megabytes) - 0.1 <= read / 1e6 <= float(megabytes) + 0.05, read
-    forget()
-    del server.seen[:]
-    shown(f"s3://bkt/{name}", 54321)
-    assert len(server.seen) <= int(again), [(one.method, one.key, one.start) for one in server.seen]
 
 
 def test_every_format_of_the_table_is_measured():
@@ -200,7 +191,7 @@ def test_a_document_says_what_stores_were_asked(server, bucket, tmp_path):
     ):  # fmt: skip
         forget()
         del server.seen[:]
-        words = [words[0], f"s3://bkt/{PACK}", *map(str, words[1:]), "--json", "--verbose", "--cache-size", "0"]
+        words = [words[0], f"s3://bkt/{PACK}", *map(str, words[1:]), "--json", "--verbose"]
         done = CliRunner().invoke(cli, words)
         assert done.exit_code in (0, 1), done.output
         found = json.loads(done.stdout)["transfer"]
@@ -209,10 +200,7 @@ def test_a_document_says_what_stores_were_asked(server, bucket, tmp_path):
             "list": sum(one.method == "LIST" for one in server.seen),
         }
         assert counts["get"] and found["requests"] == {"get": 0, "head": 0, "list": 0, "put": 0, "delete": 0} | counts
-        assert (
-            found["read"] >= (FIXTURES / PACK).stat().st_size
-            and found["written"] == found["cached"] == 0 < found["slowest"]
-        )
+        assert found["read"] >= (FIXTURES / PACK).stat().st_size and found["written"] == 0 < found["slowest"]
         assert f"stores: requests {counts['get']:,} get" in done.stderr
     forget()
     done = CliRunner().invoke(cli, ["stats", str(FIXTURES / PACK), "--json", "--verbose"])
@@ -269,7 +257,6 @@ def test_bytes_that_a_store_changed_are_not_copied(server, bucket, tmp_path):
 
 
 def test_an_object_that_changes_after_it_was_opened(bucket, monkeypatch):
-    monkeypatch.setenv("TOKFMT_CACHE_SIZE", "0")
     shutil.copytree(FIXTURES / "modalities", bucket / "modalities")
     dataset = tokfmt.open(f"s3://bkt/{PACK}")
     content = bytearray((bucket / PACK).read_bytes())

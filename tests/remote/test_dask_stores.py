@@ -35,7 +35,7 @@ if __name__ == "__main__":
         address, pids = cluster.scheduler_address, []
         worker = f"'{sys.executable}' -m distributed.cli.dask_worker {address} --no-dashboard --no-nanny --nthreads 1"
         for place in sys.argv[2:]:
-            own = f"{sys.argv[1]} && cd '{place}' && TMPDIR='{place}' TOKFMT_CACHE_DIR='{place}/cache' exec {worker}"
+            own = f"{sys.argv[1]} && cd '{place}' && TMPDIR='{place}' exec {worker}"
             own = own.replace("PLACE", place)
             words = ["unshare", "-m", "sh", "-c", own] if "mount" in own else ["sh", "-c", own]
             pids.append(os.spawnvp(os.P_NOWAIT, words[0], words))

@@ -97,7 +97,6 @@ def test_a_parent_that_is_reading_at_the_moment_of_the_fork(dataset, local, buck
 
 @FUZZ_ONLY
 def test_errors_are_those_of_the_store(dataset, fresh, bucket, monkeypatch):
-    monkeypatch.setenv("TOKFMT_CACHE_SIZE", "0")  # a helper takes what the parent read from the disk
     fresh.forever[f"bkt/{PACK}"] = "503"
     with pytest.raises(UnreachableError, match=f"^s3://bkt/{PACK}: cannot be reached: 503"):
         in_child(lambda: dataset[2])

@@ -35,7 +35,6 @@ def hub(tmp_path, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path / "nowhere"))
     monkeypatch.setenv("TOKFMT_RETRY_TIMEOUT", "1")
-    monkeypatch.setenv("TOKFMT_CACHE_DIR", str(tmp_path / "cache"))
     forget()
     with fake_hub.serving(home) as served:
         monkeypatch.setenv("HF_ENDPOINT", served.site.endpoint)
@@ -81,11 +80,10 @@ def test_the_token_goes_to_the_hub_alone(hub, tmp_path, monkeypatch, stored):
     assert TOKEN.encode() not in pickle.dumps(dataset) and "sig-0" not in str(pickle.dumps(dataset))
 
 
-def test_a_moved_branch_is_read_at_the_commit_of_the_first_look(hub, tmp_path):
+def test_a_moved_branch_is_read_at_the_commit_of_the_first_look(hub):
     dataset = tokfmt.open(f"{ADDRESS}/modalities/D_2byte_gpt2.pbin")
     hub.revisions["main"] = "d" * 40
     forget()
-    shutil.rmtree(tmp_path / "cache", ignore_errors=True)
     close_stores()
     again = pickle.loads(pickle.dumps(dataset))
     assert np.array_equal(again[3], tokfmt.open(FIXTURES / "modalities/D_2byte_gpt2.pbin")[3])

@@ -106,9 +106,8 @@ eos = 0
 
 @pytest.fixture
 def large(fresh, bucket, tmp_path, monkeypatch):
-    """A recipe of 100,000 sequences, in the bucket and in a local directory, and no cache of answers on the disk."""
+    """A recipe of 100,000 sequences, in the bucket and in a local directory."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("TOKFMT_CACHE_SIZE", "0")
     ids = np.random.default_rng(0).integers(1, 50_000, (100_000, 8), dtype="<u2")
     ids[:, -1] = 0
     (tmp_path / "here").mkdir()

@@ -34,7 +34,6 @@ COMMANDS = {
     "recipe": ["recipe", "a={0}:1", "--seq-len", "64", "-o", "{out}/mix.toml"],
     "fix": ["check", "{2}", "--fix", "{out}/fixed.pbin"],
     "index": ["index", "{4}", "-o", "{out}/lines.idx"],
-    "cache": ["cache", "--json"],
     "browse": ["browse", "{0}", "--screenshot", "{out}/screen.svg", "--keys", "i"],
     "broken off": ["convert", "{0}", "{3}", "{out}/never.zarr", "--resume"],
     "cut": ["convert", "{2}", "{out}/never.jsonl"],

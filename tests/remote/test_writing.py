@@ -660,7 +660,7 @@ def test_tasks_in_mount_namespaces(server, bucket, local):
     if subprocess.run(["unshare", "-m", "sh", "-c", "mount -t tmpfs none /mnt"], capture_output=True).returncode:
         pytest.skip("mount namespaces need root")
     shutil.copy(PACK, bucket / "in.pbin")
-    places = {"TMPDIR": "/mnt", "TOKFMT_CACHE_DIR": "/mnt/cache", "PYTHONPATH": str(ROOT)}
+    places = {"TMPDIR": "/mnt", "PYTHONPATH": str(ROOT)}
     env = {**{name: value for name, value in os.environ.items() if name != "TOKFMT_SPOOL"}, **places}
     words = ["s3://bkt/in.pbin", *map(str, WORDS[2:])]
     for more in ([*words, "--task", "1/2"], [*words, "--task", "0/2"], ["--finish", "s3://bkt/m"]):

@@ -65,7 +65,6 @@ def tell_transferred() -> None:
     counts = ", ".join(f"{count:,} {kind}" for kind, count in found.requests.items() if count) or "none"
     parts = [f"requests {counts}", f"read {human_bytes(found.read)}"]
     parts += [f"written {human_bytes(found.written)}"] if found.written else []
-    parts += [f"from the cache {human_bytes(found.cached)}"] if found.cached else []
     parts += [f"repeated {found.retries:,}"] if found.retries else []
     click.echo(f"stores: {'; '.join(parts)}; slowest {found.slowest:.2f} s", err=True)
 

@@ -47,7 +47,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "show": ("tokfmt.cli.show", "Print sequences as text or token IDs."),
     "recipe": ("tokfmt.cli.recipe", "Write a recipe that mixes datasets, or explain one."),
     "index": ("tokfmt.cli.index", "Write the raw index of a JSON Lines file."),
-    "cache": ("tokfmt.cli.cache", "Print the size of the cache of objects, or clear it."),
     "formats": ("tokfmt.cli.formats", "List the formats, or the options and bytes of one."),
     "schema": ("tokfmt.cli.schema", "List the JSON schemas of --json, or print one."),
     "demo": ("tokfmt.cli.demo", "Write a sample to try the commands on."),

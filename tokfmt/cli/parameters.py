@@ -267,7 +267,7 @@ class TaskNumber(click.ParamType[Any]):
 
 def _use_for_stores(context: click.Context, parameter: click.Parameter, value: Any) -> None:
     """Use an option of stores in this process and its workers; that of the environment holds otherwise."""
-    if value is None or value is False or value == ():
+    if not value:
         return
     if parameter.name == "verbose":
         from tokfmt.cli.console import tell_transferred
@@ -281,10 +281,6 @@ def _use_for_stores(context: click.Context, parameter: click.Parameter, value: A
         from tokfmt.files.named import allow_sources
 
         allow_sources(value)
-    else:
-        import os
-
-        os.environ[f"TOKFMT_{parameter.name}".upper()] = str(value)
 
 
 def common(function: F) -> F:
@@ -324,18 +320,6 @@ def stores(function: F) -> F:
     """Add the options of stores to a command that reads."""
     of_stores = partial(source, expose_value=False, callback=_use_for_stores)
     for option in (
-        of_stores(
-            "--cache-size",
-            type=Count(0),
-            metavar="BYTES",
-            help="Largest size of the cache of objects in stores, such as 10Gi; 0 turns it off (default: 4Gi).",
-        ),
-        of_stores(
-            "--cache-dir",
-            type=PLACE,
-            metavar="DIR",
-            help="Directory of the cache of objects in stores (default: ~/.cache/tokfmt).",
-        ),
         of_stores(
             "--store-opt",
             multiple=True,

@@ -224,7 +224,7 @@ class File:
 
         Args:
             ranges: The first byte of each range, and the byte after its last. None is beyond the end.
-            keep: The ranges are an index or a footer, which the next command reads as well.
+            keep: The ranges are an index or a footer, which may be read again.
         """
 
     def read_into(self, offset: int, buffer: memoryview) -> None:

@@ -33,7 +33,6 @@ class Transfer:
         requests: Number of requests of each kind. A list of more than 1,000 keys takes several.
         read: Bytes that stores sent.
         written: Bytes that stores received.
-        cached: Bytes that the cache on disk had, so that no store sent them.
         retries: Requests that tokfmt repeated. Those that the library repeats within a request are not counted.
         slowest: Seconds of the slowest request.
     """
@@ -43,12 +42,11 @@ class Transfer:
     )
     read: int = 0
     written: int = 0
-    cached: int = 0
     retries: int = 0
     slowest: float = 0.0
 
     def __bool__(self) -> bool:
-        return any(self.requests.values()) or self.cached > 0
+        return any(self.requests.values())
 
     def add(self, other: Transfer) -> None:
         """Add what another process counted."""
@@ -56,7 +54,6 @@ class Transfer:
             self.requests[kind] += count
         self.read += other.read
         self.written += other.written
-        self.cached += other.cached
         self.retries += other.retries
         self.slowest = max(self.slowest, other.slowest)
 
@@ -91,13 +88,12 @@ def counted(kind: Kind, requests: int = 1) -> Iterator[None]:
             _COUNTED[0].slowest = max(_COUNTED[0].slowest, took)
 
 
-def count(*, read: int = 0, written: int = 0, cached: int = 0, retries: int = 0, lists: int = 0) -> None:
+def count(*, read: int = 0, written: int = 0, retries: int = 0, lists: int = 0) -> None:
     """Add to the counts."""
     with _LOCK:
         now = _COUNTED[0]
         now.read += read
         now.written += written
-        now.cached += cached
         now.retries += retries
         now.requests["list"] += lists
 

@@ -8,7 +8,6 @@ ETag. `ranges` decides what is requested, and what is kept of it.
 from __future__ import annotations
 
 import errno
-import hashlib
 import io
 import os
 import re
@@ -360,15 +359,13 @@ class ObjectStore(Store):
                 return False
 
     def prefetch(self, key: str, ranges: Sequence[tuple[int, int]], identity: Identity, *, keep: bool) -> None:
-        """Request ranges that `read_ranges` will read; with `keep`, wait for them and keep them on disk."""
+        """Request ranges that `read_ranges` will read; with `keep`, they are an index or a footer."""
         prefetch(self._version(self._key(key), identity), ranges, keep=keep)
 
     def _version(self, key: str, identity: Identity) -> Version:
         strong = _is_strong(identity)
-        words = (self._endpoint, self.root.address, key, str(identity.size), identity.tag)
-        name = hashlib.blake2b("\0".join(words).encode(), digest_size=16).hexdigest() if strong else ""
         of = self.root, key, identity
-        return Version(of, self._url(key), identity.size, name, strong, partial(self._fetch, key, identity))
+        return Version(of, self._url(key), identity.size, strong, partial(self._fetch, key, identity))
 
     def _look(self, key: str) -> Identity:
         """Return the identity of an object at the first contact: the first block is read with it."""

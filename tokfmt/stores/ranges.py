@@ -1,24 +1,22 @@
-"""Read ranges of objects: from memory, from what is read ahead, from the disk, or by as few requests as possible.
+"""Read ranges of objects: from memory, from what is read ahead, or by as few requests as possible.
 
-A read of less than `STREAMED` bytes is a random one: its blocks are kept in memory and on disk. A larger read, and one
-that goes on where a reader ended, streams: it enters no cache, and holds at most four requests of `LARGEST` bytes.
-Objects that are read whole do not enter the disk either: chunks of zarr that `convert` reads would displace all others.
+A read of less than `STREAMED` bytes is a random one: its blocks are kept in memory. A larger read, and one that goes on
+where a reader ended, streams: it is not kept, and holds at most four requests of `LARGEST` bytes.
 """
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from functools import partial
 from typing import NamedTuple
 
 from tokfmt.files.place import Url
-from tokfmt.stores import disk
 from tokfmt.stores.ahead import AHEAD, LEAST, MOST, Piece
 from tokfmt.stores.blocks import GAP, LARGEST, MANY, SIZE, STREAMED, Blocks, Buffer, joined, numbers_of
-from tokfmt.stores.requests import AT_ONCE, in_order, request, submit, waited, when_all
+from tokfmt.stores.requests import AT_ONCE, in_order, request, submit, waited
 
 BLOCKS = Blocks(256 << 20)
 os.register_at_fork(after_in_child=BLOCKS.clear)
@@ -32,15 +30,13 @@ class Version(NamedTuple):
         of: A value that no other version of any object has.
         url: The address, for messages.
         size: Size in bytes.
-        name: The name in the cache on disk; "" if its tag does not tell it from all other versions.
-        kept: Whether its blocks may be kept at all.
+        kept: Whether its blocks may be kept, because its tag tells it from all other versions.
         fetch: Requests a range of at most `LARGEST` bytes, and returns exactly its bytes.
     """
 
     of: Hashable
     url: Url
     size: int
-    name: str
     kept: bool
     fetch: Callable[[int, int], Buffer]
 
@@ -62,7 +58,7 @@ def read(version: Version, ranges: Sequence[tuple[int, int]]) -> Iterator[Buffer
         yield from _streamed(version, ranges, pieces)
         block_end = stop
     else:
-        yield from _random(version, ranges, pieces, keep=run < 2 * LEAST and not 2 * SIZE < total == version.size)
+        yield from _random(version, ranges, pieces)
         block_end = min(version.size, -(-stop // SIZE) * SIZE)
     if 2 * total >= stop - start:  # Ranges far apart are no reader that goes on.
         AHEAD.end(version.of, start, stop, block_end, version.size, partial(_later, version))
@@ -74,79 +70,42 @@ def prefetch(version: Version, ranges: Sequence[tuple[int, int]], *, keep: bool)
     Args:
         version: The object.
         ranges: As for `read`.
-        keep: Keep them on disk, whatever their size: an index, or a footer. Otherwise they are held until they are
-            read, if there is room for them.
+        keep: They are an index or a footer: they are held until they are read, whatever their size, and few are kept.
+            Others are held if there is room for them.
     """
     if not keep or not version.kept:
         AHEAD.ask(
             version.of, [piece for start, stop in ranges for piece in _pieces(start, stop)], partial(_later, version)
         )
         return
-    numbers = sorted({number for start, stop in ranges for number in numbers_of(start, stop)})
-    cache = disk.opened() if version.name else None
-    missing = _missing(version, numbers, cache)
-    if len(missing) * SIZE < MANY or cache is None:  # A process that waits for another would take as long.
-        _fill(version, missing, cache)
-        return
-    disk.settle()  # This process may be about to write what is missing.
-    lock = cache.lock(version.name)
-    futures = _fill(version, _missing(version, numbers, cache), cache)
-    when_all(futures, lambda: disk.later(partial(cache.unlock, lock)))
+    numbers = {number for start, stop in ranges for number in numbers_of(start, stop)}
+    missing = _ranges_of(version, numbers - BLOCKS.holds(version.of, numbers))
+    few = sum(stop - start for start, stop in missing) < MANY
 
-
-def _missing(version: Version, numbers: Sequence[int], cache: disk.DiskCache | None) -> list[int]:
-    """Return the blocks that neither the memory nor the disk has."""
-    in_memory = BLOCKS.holds(version.of, numbers)
-    left = [number for number in numbers if number not in in_memory]
-    on_disk = cache.holds(version.name, left) if cache is not None and left else set()
-    return [number for number in left if number not in on_disk]
-
-
-def _fill(version: Version, numbers: Sequence[int], cache: disk.DiskCache | None) -> list[Future[Buffer]]:
-    """Request blocks, keep them on disk, and hold them until they are read. Few are kept in memory as well."""
-    ranges = [(first * SIZE, min(last * SIZE, version.size)) for first, last in joined(numbers)]
-    few = cache is None or sum(stop - start for start, stop in ranges) < MANY
-
-    def kept(start: int, stop: int) -> Buffer:
+    def fetch(start: int, stop: int) -> Buffer:
         content = version.fetch(start, stop)
         if few:
             BLOCKS.put(version.of, start, content, version.size)
-        if cache is not None:
-            disk.write_later(cache, version.name, start, content, version.size)
         return content
 
-    futures = [submit(version.url, partial(kept, start, stop)) for start, stop in ranges]
-    for (start, stop), future in zip(ranges, futures, strict=True):
-        AHEAD.hold(version.of, start, stop, future)
-    return futures
+    for start, stop in missing:
+        AHEAD.hold(version.of, start, stop, submit(version.url, partial(fetch, start, stop)))
 
 
-def _random(
-    version: Version, ranges: Sequence[tuple[int, int]], pieces: Sequence[Piece], *, keep: bool
-) -> Iterator[Buffer]:
-    """Yield the bytes of ranges from blocks, and keep the blocks.
+def _ranges_of(version: Version, numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """Return the ranges of bytes that have some blocks, as one request reads each."""
+    return [(first * SIZE, min(last * SIZE, version.size)) for first, last in joined(sorted(numbers))]
 
-    Args:
-        version: The object.
-        ranges: The ranges.
-        pieces: What is read ahead here.
-        keep: Keep the blocks on disk too.
-    """
+
+def _random(version: Version, ranges: Sequence[tuple[int, int]], pieces: Sequence[Piece]) -> Iterator[Buffer]:
+    """Yield the bytes of ranges from blocks, and keep the blocks."""
     parts = [_parts(pieces, start, stop) for start, stop in ranges]
     left = {n for cuts in parts for start, stop, by in cuts if by is None for n in numbers_of(start, stop)}
     blocks: dict[int, Buffer] = {**BLOCKS.get(version.of, left)}
-    cache = disk.opened() if version.name else None
-    if cache is not None and len(blocks) < len(left):
-        on_disk = cache.get(version.name, sorted(left - blocks.keys()))
-        for number, block in on_disk.items():
-            BLOCKS.put(version.of, number * SIZE, block, version.size)
-        blocks |= on_disk
-    missing = [(first * SIZE, min(last * SIZE, version.size)) for first, last in joined(sorted(left - blocks.keys()))]
+    missing = _ranges_of(version, left - blocks.keys())
     calls = [partial(version.fetch, start, stop) for start, stop in missing]
     for (start, _), content in zip(missing, in_order(version.url, calls), strict=True):
         BLOCKS.put(version.of, start, content, version.size)
-        if cache is not None and keep:
-            disk.write_later(cache, version.name, start, content, version.size)
         view = memoryview(content)
         blocks |= {(start + at) // SIZE: view[at : at + SIZE] for at in range(0, len(view), SIZE)}
     for cuts in parts:
@@ -156,14 +115,13 @@ def _random(
 
 
 def _streamed(version: Version, ranges: Sequence[tuple[int, int]], pieces: Sequence[Piece]) -> Iterator[Buffer]:
-    """Yield the bytes of ranges, requested without whole blocks, but for those that are read ahead or on disk."""
+    """Yield the bytes of ranges, requested without whole blocks, but for those that are read ahead."""
     parts: list[list[tuple[int, int, Piece | None]]] = [_parts(pieces, start, stop) for start, stop in ranges]
     wanted = [(start, stop) for cuts in parts for start, stop, by in cuts if by is None]
     spans, of = _spans(wanted)
-    cache = disk.opened() if version.name else None
     longest = max((stop - start for start, stop in spans), default=1)
     order = list(dict.fromkeys(of))  # As the caller needs them.
-    calls = (partial(_part, version, cache, *spans[number]) for number in order)
+    calls = (partial(_part, version, *spans[number]) for number in order)
     contents = zip(order, in_order(version.url, calls, max(_AT_ONCE, min(AT_ONCE, MOST // longest))), strict=True)
     left, blocks, used = Counter(of), dict[int, Buffer](), iter(of)
 
@@ -204,17 +162,13 @@ def _spans(wanted: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, int]], li
     return spans, of
 
 
-def _part(version: Version, cache: disk.DiskCache | None, start: int, stop: int) -> Buffer:
+def _part(version: Version, start: int, stop: int) -> Buffer:
     """Return the bytes of a range, from blocks if all of them are held."""
     if start == stop:
         return b""
     if version.kept:
         numbers = numbers_of(start, stop)
         blocks = BLOCKS.get(version.of, numbers)
-        if cache is not None and len(blocks) < len(numbers):
-            left = [number for number in numbers if number not in blocks]
-            if len(cache.holds(version.name, left)) == len(left):
-                blocks |= cache.get(version.name, left)
         if len(blocks) == len(numbers):
             return _cut(blocks, start, stop)
     return version.fetch(start, stop)
@@ -246,8 +200,7 @@ def _of_piece(version: Version, piece: Piece, start: int, stop: int) -> Buffer:
 
 
 def _later(version: Version, start: int, stop: int) -> Future[Buffer]:
-    cache = disk.opened() if version.name else None
-    return submit(version.url, partial(_part, version, cache, start, stop), urgent=False)
+    return submit(version.url, partial(_part, version, start, stop), urgent=False)
 
 
 def _cut(blocks: Mapping[int, Buffer], start: int, stop: int) -> Buffer:

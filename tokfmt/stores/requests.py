@@ -10,7 +10,7 @@ import queue
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
 from functools import partial
 from typing import TypeVar
@@ -137,24 +137,6 @@ def submit(url: Url, call: Callable[[], T], *, urgent: bool = True) -> Future[T]
         UnsupportedError: As `request`.
     """
     return _threads(url).submit(call, urgent=urgent)
-
-
-def when_all(futures: Sequence[Future[T]], call: Callable[[], None]) -> None:
-    """Make a call when all futures have ended, in the thread of the last one; at once if `futures` is empty."""
-    left = [len(futures)]
-    lock = threading.Lock()
-
-    def ended(_: Future[T]) -> None:
-        with lock:
-            left[0] -= 1
-            last = not left[0]
-        if last:
-            call()
-
-    for future in futures:
-        future.add_done_callback(ended)
-    if not futures:
-        call()
 
 
 def in_order(url: Url, calls: Iterable[Callable[[], T]], at_once: int = AT_ONCE) -> Iterator[T]:

@@ -346,10 +346,10 @@ def dry_run(
 
 
 def read_from_stores() -> int:
-    """Return the bytes that this process has read of objects, from stores or from the cache."""
+    """Return the bytes that this process has read from stores."""
     account = sys.modules.get("tokfmt.stores.account")
     transfer = None if account is None else account.so_far()
-    return 0 if transfer is None else transfer.read + transfer.cached
+    return 0 if transfer is None else transfer.read
 
 
 def _download(sizes: Sequence[int], passes: int, opened: int) -> Mapping[str, int]:

@@ -48,12 +48,12 @@ from tokfmt.files.store_publisher import OBJECT
 from tokfmt.run.execute import ClusterExecutor, connected, counted, is_stopped, naming_worker, outage_of, received
 from tokfmt.run.progress import Progress
 from tokfmt.source.stored import axes_of
-from tokfmt.stores import clients, disk, options
+from tokfmt.stores import clients, options
 from tokfmt.wording import printable
 
 _PER_WORKER = 2  # Tasks: a worker that is twice as fast then gets more of them.
 _PATIENCE = 60  # Seconds to wait for tasks that stop. Each asks after each region.
-_PASSED_ON = (options.ENVIRONMENT, named.VARIABLE, disk.CAPACITY, clients.RETRY_TIMEOUT)
+_PASSED_ON = (options.ENVIRONMENT, named.VARIABLE, clients.RETRY_TIMEOUT)
 """Variables that hold for the workers too. They hold no secret, and no path of this machine."""
 _ALONE = threading.Lock()  # Threads of a worker share its environment and its stores.
 
