@@ -37,7 +37,7 @@ MEMORY, ROOM = "/dev/shm", 6 << 30
 def pytest_configure():
     os.environ[processes.MARK] = str(os.getpid())
     pass_no_signals_on()
-    use_no_clipboard()
+    use_no_surroundings()
     use_memory()
     ask_no_other_machine()
 
@@ -55,9 +55,9 @@ def pass_no_signals_on():
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
 
-def use_no_clipboard():
-    """Leave alone the clipboard, and the buffers of tmux, of whoever runs the tests."""
-    for name in ("DISPLAY", "TMUX", "WAYLAND_DISPLAY"):
+def use_no_surroundings():
+    """Leave alone the clipboard, the buffers of tmux and the annotations of whoever or whatever runs the tests."""
+    for name in ("DISPLAY", "GITHUB_ACTIONS", "TMUX", "WAYLAND_DISPLAY"):
         os.environ.pop(name, None)
 
 

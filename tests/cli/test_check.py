@@ -119,7 +119,6 @@ def test_json(tmp_path):
         assert code == (0 if "--fix" in words else max(one["exit_code"] for one in found["datasets"]))
     found = json.loads(run("--json", FAULTY, "--limit", "1")[1])["datasets"][0]
     assert (found["codes"], len(found["findings"]), found["findings"][0]["offset"]) == ({"TF501": 2}, 1, 89)
-    assert json.loads(run("--output-format", "json", GOOD)[1])["schema"] == "tokfmt.check/1"
 
 
 def test_notes_of_reading(tmp_path):
@@ -172,14 +171,18 @@ def test_against_a_corpus_as_its_messages_advise(tmp_path):
         CliRunner().invoke(command, [str(pack), "--ignore-order"], standalone_mode=False, catch_exceptions=False)
 
 
-def test_github(tmp_path):
-    code, out, _ = run("--output-format", "github", MERGED)
+def test_github(tmp_path, monkeypatch):
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    code, out, _ = run(MERGED)
     assert code == 1
-    assert out.startswith(f"::error file={MERGED},title=TF107::index entry 5 at byte 1,362: ")
+    line, annotation = out.splitlines()
+    assert line.startswith("error   TF107 ")
+    assert annotation.startswith(f"::error file={MERGED},title=TF107::index entry 5 at byte 1,362: ")
+    assert "::error" not in run("--json", MERGED)[1]
     odd = tmp_path / "a,b:c%.jsonl"
     odd.write_bytes(b"{\n" * 3)
-    out = run("--output-format", "github", "--limit", "2", str(odd))[1]
-    assert out.splitlines()[0].startswith(
+    out = run("--limit", "2", str(odd))[1]
+    assert out.splitlines()[3].startswith(
         f"::error file={tmp_path}/a%2Cb%3Ac%25.jsonl,title=TF501::line 1 is not valid JSON"
     )
     assert out.splitlines()[-1].endswith("title=TF501::1 more of this code")
@@ -217,7 +220,6 @@ def test_fix(tmp_path):
         ([], "PATH"),
         (["--fix", "out", GOOD, MERGED], "one dataset at a time"),
         (["--against", FAULTY, GOOD], "--tokenizer"),
-        (["--output-format", "githb", GOOD], "Did you mean github"),
     ],
 )
 def test_usage(words, why):

@@ -39,7 +39,7 @@ def run_step(name, inputs, tmp_path, cwd=ROOT):
     assert "${{" not in step["run"], "inputs must not be pasted into scripts"
     return subprocess.run(
         ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
-        env={**os.environ, **environment, "PATH": SEARCHED},
+        env={**os.environ, **environment, "PATH": SEARCHED, "GITHUB_ACTIONS": "true"},
         cwd=cwd,
         capture_output=True,
         text=True,

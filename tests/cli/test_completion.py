@@ -25,7 +25,6 @@ WHAT = [
     ("convert a b --executor thr", "threads"),
     ("check --explain TF107", "TF107"),
     ("browse a --theme nor", "nord"),
-    ("stats a --output-format gi", "github"),
     ("stats a --no-dup", "--no-duplicates"),
 ]
 

@@ -41,6 +41,8 @@ def test_a_name_never_controls_the_runner_of_a_workflow(text):
         assert printed == text
 
 
-def test_annotations_are_escaped(capsys):
+def test_annotations_are_escaped(capsys, monkeypatch):
+    annotate("error", "a.bin", "t", "outside of a workflow")
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
     annotate("error", "a,b:c%.bin", "t", "x\ny % z")
     assert capsys.readouterr().out == "::error file=a%2Cb%3Ac%25.bin,title=t::x%0Ay %25 z\n"

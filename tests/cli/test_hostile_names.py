@@ -30,10 +30,9 @@ COMMANDS = {
     "stats": ["stats", "{}.pbin"],
     "stats of several": ["stats", "{}.pbin", "other.pbin"],
     "stats --html": ["stats", "{}.pbin", "--html", "page.html"],
-    "stats github": ["stats", "{}.pbin", "--output-format", "github", "--expect", "tokens > 1e9"],
+    "stats --expect": ["stats", "{}.pbin", "--expect", "tokens > 1e9"],
     "stats json": ["stats", "{}.pbin", "--json"],
     "check": ["check", "--deep", "{}.bad.pbin", "{}.pbin"],
-    "check github": ["check", "{}.bad.pbin", "--output-format", "github"],
     "check --fix": ["check", "{}.bad.pbin", "--fix", "{}.mended.pbin"],
     "diff": ["diff", "{}.pbin", "{}.bad.pbin"],
     "show": ["show", "{}.pbin", "0:2"],
@@ -54,7 +53,7 @@ COMMANDS = {
     "no choice": ["stats", "{}.pbin", "--executor", "{}"],
     "no command": ["{}"],
 }  # fmt: skip
-FEW = ("stats of several", "stats github", "check github", "show --raw", "convert", "browse", "an error", "no option")
+FEW = ("stats of several", "stats --expect", "check", "show --raw", "convert", "browse", "an error", "no option")
 """All commands print by one function: `make fuzz` tries the others."""
 NAMELESS = ("show", "stats --html", "recipe", "recipe --explain", "no option")
 """Commands that print no name of a file, or half of it."""

@@ -20,7 +20,7 @@ COMMANDS = {
 """All commands print by the same streams."""
 ERRORS = {
     "an error": (["stats", "nowhere", "--json"], 3),
-    "an error of usage": (["stats", PACK, "--output-format", "json", "--from", "nope"], 2),
+    "an error of usage": (["stats", PACK, "--json", "--from", "nope"], 2),
 }
 FULL = "tokfmt: error: standard output: No space left on device. What was printed is not complete"
 

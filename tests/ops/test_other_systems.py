@@ -56,7 +56,7 @@ convert samples a.jsonl
 convert a.pbin out --to megatron
 diff a.pbin out
 check out.zarr samples
-stats b.pbin --output-format json
+stats b.pbin --json
 show b.pbin 3 --tokenizer {tokenizer}
 recipe a=a.pbin:0.5 b=b.pbin:0.5 --seq-len 64 --shuffle samples -o mix.toml
 convert mix.toml mix.ds --to stage1

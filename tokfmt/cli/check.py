@@ -18,7 +18,6 @@ from tokfmt.cli.parameters import (
     Count,
     common,
     examples,
-    output_format,
     reading,
     requested,
     tokenizer,
@@ -68,7 +67,6 @@ _SAVED = {
     metavar="CODE|LOSS",
     help="Explain a code, or a word of --allow-loss; all lists every code.",
 )
-@output_format("Lines, one JSON document, or annotations for GitHub Actions")
 @click.option(
     "--limit", type=Count(0), default=100, help="Findings to print per code; more are counted (default: 100)."
 )
@@ -88,7 +86,6 @@ def command(
     fix_to: str | None,
     overwrite: bool,
     explain: str | None,
-    output_format: str,
     limit: int,
     jobs: int | None,
     as_json: bool,
@@ -102,9 +99,8 @@ def command(
 
     The exit code is 0 without an error, 1 with an error, and 3 if a dataset cannot be opened or is unsafe to read.
     """
-    output = "json" if as_json else output_format
     if explain is not None:
-        _explain(explain, as_json=output == "json")
+        _explain(explain, as_json=as_json)
         return 0
     if not paths:
         context.fail(missing(context, "PATH..."))
@@ -124,33 +120,33 @@ def command(
         executor="auto",
         limit=limit,
     )
-    return _check(request, output, fix_to, overwrite=overwrite, quiet=quiet)
+    return _check(request, fix_to, overwrite=overwrite, as_json=as_json, quiet=quiet)
 
 
-def _check(request: CheckRequest, output: str, fix_to: str | None, *, overwrite: bool, quiet: bool) -> int:
+def _check(request: CheckRequest, fix_to: str | None, *, overwrite: bool, as_json: bool, quiet: bool) -> int:
     """Check the datasets, print the findings, repair with --fix, and return the exit code."""
     from tokfmt.commands.check import check
 
     found, fixed = [], None
-    with Watcher(quiet=quiet or output == "json") as watcher:
+    with Watcher(quiet=quiet or as_json) as watcher:
         for report in check(request, watcher):
             found.append(report)
-            if output == "text":
+            if not as_json:
                 _lines(report)
-            elif output == "github":
-                _annotations(report)
         if fix_to and found[0].format is not None:
             from tokfmt.commands.check.fix import fix  # imports the engine of conversions
 
             fixed = fix(found[0], fix_to, request, overwrite=overwrite, progress=watcher)
-    if output == "json":
+    if as_json:
         click.echo(json.dumps(_document(found, fixed), indent=2))
-    silent = quiet or output == "json"
+    silent = quiet or as_json
     _offer_fix([] if silent or fix_to else found, request)
     for report in found:
         for text in () if silent else report.notes:
             note(text, f"{report.path}: " if len(found) > 1 else "")
         _conclude(report, quiet=quiet)
+        if not as_json:
+            _annotations(report)
     if fixed is not None:
         _say_fixed(fixed, quiet=quiet)
     if fixed is not None and fixed.destination:
@@ -185,6 +181,7 @@ def _line(finding: Any) -> str:
 
 
 def _annotations(report: Any) -> None:
+    """Annotate the findings in a workflow of GitHub Actions."""
     for finding in report.findings:
         place = "" if finding.offset is None else f" at byte {finding.offset:,}"
         at = "" if place in finding.message else place

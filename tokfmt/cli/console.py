@@ -216,25 +216,23 @@ def open_streams(words: Sequence[str]) -> None:
     while (opened := os.open(os.devnull, os.O_RDONLY)) <= _LAST_STREAM:
         pass  # the next file would get the number of a closed stream, and be written by any print
     os.close(opened)
-    output = output_of(words)
-    workflow = os.environ.get("GITHUB_ACTIONS") == "true" or output == "github"
     data = words[:1] and words[0] in _DATA and not {"--raw", "--dry-run"} & set(words)
-    about = _Defused if workflow else io.TextIOWrapper
-    out = _Json if output == "json" else io.TextIOWrapper if data else about
+    about = _Defused if in_workflow() else io.TextIOWrapper
+    out = _Json if wants_json(words) else io.TextIOWrapper if data else about
     raw = _Out(1, "w", closefd=False)
     sys.stdout = out(io.BufferedWriter(raw), "utf-8", "backslashreplace", line_buffering=raw.isatty())
     err = io.BufferedWriter(_Err(2, "w", closefd=False))
     sys.stderr = about(err, "utf-8", "backslashreplace", line_buffering=True)
 
 
-def output_of(words: Sequence[str]) -> str:
-    """Return the output that a command line asks for: "text", "json" or "github". The command line may be invalid."""
-    options = list(words[: words.index("--")] if "--" in words else words)
-    if "--json" in options:
-        return "json"
-    asked = [word.partition("=")[2] for word in options if word.startswith("--output-format=")]
-    asked += [value for name, value in zip(options, options[1:], strict=False) if name == "--output-format"]
-    return asked[-1] if asked else "text"
+def wants_json(words: Sequence[str]) -> bool:
+    """Return whether a command line asks for JSON. The command line may be invalid."""
+    return "--json" in (words[: words.index("--")] if "--" in words else words)
+
+
+def in_workflow() -> bool:
+    """Return whether the output goes to a workflow of GitHub Actions."""
+    return os.environ.get("GITHUB_ACTIONS") == "true"
 
 
 def silence() -> None:
@@ -254,7 +252,7 @@ def settle() -> None:
 
 
 def annotate(level: str, path: str, title: str, message: str) -> None:
-    """Print an annotation, which GitHub shows at a file.
+    """Print an annotation, which GitHub shows at a file; outside of a workflow, print nothing.
 
     Args:
         level: "error", "warning" or "notice".
@@ -262,6 +260,8 @@ def annotate(level: str, path: str, title: str, message: str) -> None:
         title: Heading of the annotation.
         message: Its text.
     """
+    if not in_workflow():
+        return
     line = f"::{level} file={_property(path)},title={_property(title)}::{_command_text(message)}"
     write = getattr(sys.stdout, "command", None)
     if write is None:

@@ -291,7 +291,7 @@ def _fail(message: str, code: int, words: list[str], facts: Mapping[str, Any]) -
     """Print an error on stderr, and with --json as a document on stdout; return the exit code."""
     line = printable(" ".join(message.split()))
     click.echo(f"tokfmt: error: {line}", err=True)
-    if console.output_of(words) == "json":
+    if console.wants_json(words):
         import json
 
         error = {"message": line, "exit_code": code, **facts}

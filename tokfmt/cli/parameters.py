@@ -247,12 +247,6 @@ def tokenizer(text: str) -> Callable[[F], F]:
     return click.option("--tokenizer", type=PLACE, metavar="NAME|DIR|FILE", help=text)
 
 
-def output_format(text: str) -> Callable[[F], F]:
-    """Return the option --output-format; `text` describes its three values in order."""
-    kinds = Words(["text", "json", "github"])
-    return click.option("--output-format", type=kinds, default="text", help=f"{text} (default: text).")
-
-
 class TaskNumber(click.ParamType[Any]):
     """`I/N`: task I, counted from 0, of N."""
 

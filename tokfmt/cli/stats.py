@@ -17,7 +17,6 @@ from tokfmt.cli.parameters import (
     Words,
     common,
     examples,
-    output_format,
     reading,
     requested,
     running,
@@ -80,7 +79,6 @@ _EPILOG = examples(
     metavar="PERCENT",
     help="Largest difference from --baseline, such as 1% (default: 0).",
 )
-@output_format("Table, one JSON document, or table with annotations for GitHub Actions")
 @click.option(
     "--html",
     type=PLACE,
@@ -109,7 +107,6 @@ def command(
     expected: Sequence[str],
     baseline: str | None,
     tolerance: str,
-    output_format: str,
     html: str | None,
     jobs: int | None,
     executor: str,
@@ -163,7 +160,7 @@ def command(
     problems += [(one.path, one.message, f"{printable(one.path)}: ") for one in failed]
     problems += _by_dataset(changed, against)
     held = _held(len(expectations), {one.expected for one in failed}, baseline is not None and not changed, against)
-    _print(report, problems, "json" if as_json else output_format, held, quiet=quiet)
+    _print(report, problems, held, as_json=as_json, quiet=quiet)
     if report.failures:
         return 3
     return 1 if failed or changed else 0
@@ -233,23 +230,24 @@ def _held(count: int, failed: Collection[Expectation | None], is_baseline_held: 
     return lines
 
 
-def _print(report: StatsReport, problems: Sequence[Problem], output: str, held: Sequence[str], *, quiet: bool) -> None:
-    """Print the report on stdout, then a line on stderr or an annotation for each problem, then what holds.
+def _print(
+    report: StatsReport, problems: Sequence[Problem], held: Sequence[str], *, as_json: bool, quiet: bool
+) -> None:
+    """Print the report on stdout, then a line on stderr for each problem, then what holds, then annotations.
 
     A quiet run that compares with expectations or a baseline prints problems only.
     """
-    if output == "json":
+    if as_json:
         click.echo(json.dumps({**report.as_json(), **transferred()}, indent=2))
     elif report.datasets and not (quiet and (held or problems)):
         _table(report, quiet=quiet)
-    for path, message, where in problems:
-        if output == "github":
-            annotate("error", path, "tokfmt stats", message)
-        else:
-            head, *lines = message.split("\n")
-            click.echo("\n".join([f"tokfmt: error: {where}{printable(head)}", *map(printable, lines)]), err=True)
+    for _, message, where in problems:
+        head, *lines = message.split("\n")
+        click.echo("\n".join([f"tokfmt: error: {where}{printable(head)}", *map(printable, lines)]), err=True)
     for text in () if quiet else held:
         click.echo(text, err=True)
+    for path, message, _ in () if as_json else problems:
+        annotate("error", path, "tokfmt stats", message)
 
 
 def _table(report: StatsReport, *, quiet: bool) -> None:
