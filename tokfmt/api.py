@@ -56,7 +56,6 @@ def open(  # noqa: A001 - the verb that users expect
     ignore_manifest: bool = False,
     allow_partial: bool = False,
     storage_options: Mapping[str, str | bool] | None = None,
-    allow_source: str | Iterable[str] = (),
 ) -> Dataset:
     """Open a dataset of any format for reading.
 
@@ -77,7 +76,6 @@ def open(  # noqa: A001 - the verb that users expect
             losses.
         storage_options: Options of stores, as {"endpoint": "https://minio.example:9000"}; see docs/remote.md. They hold
             for this process and its workers, until others are given.
-        allow_source: Addresses or directories, one or several, that a recipe in a store may name outside of that store.
 
     Returns:
         A Dataset: `len(ds)`, `ds[i]` (an unsigned integer array), `ds[a:b]` (Ragged), `ds.batches(size)`, `ds.info`.
@@ -86,7 +84,7 @@ def open(  # noqa: A001 - the verb that users expect
     Raises:
         TokfmtError: If the dataset cannot be read. `tokfmt.errors` lists the subclasses.
     """
-    with settings("open", storage_options, allow_source):
+    with settings("open", storage_options):
         from tokfmt.core.losses import READS
         from tokfmt.core.records import RecordReader
         from tokfmt.dataset import Dataset
@@ -182,7 +180,6 @@ def info(
     recursive: bool = False,
     ignore_manifest: bool = False,
     storage_options: Mapping[str, str | bool] | None = None,
-    allow_source: str | Iterable[str] = (),
 ) -> Overview:
     """Identify a dataset of any size without reading all of it.
 
@@ -202,12 +199,11 @@ def info(
         ignore_manifest: Do not use the manifest of the dataset.
         storage_options: Options of stores, as {"endpoint": "https://minio.example:9000"}; see docs/remote.md. They hold
             for this process and its workers, until others are given.
-        allow_source: Addresses or directories, one or several, that a recipe in a store may name outside of that store.
 
     Raises:
         TokfmtError: If the dataset cannot be opened, or an option is wrong.
     """
-    with settings("info", storage_options, allow_source):
+    with settings("info", storage_options):
         from tokfmt.commands.info import info as run
         from tokfmt.source.request import SourceRequest
 
@@ -257,7 +253,6 @@ def convert(
     spool: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
     storage_options: Mapping[str, str | bool] | None = None,
-    allow_source: str | Iterable[str] = (),
 ) -> Conversion:
     """Convert one or more datasets to one dataset of any format, and return what was done.
 
@@ -312,7 +307,6 @@ def convert(
         progress: Receives phases, counts and notes while the conversion runs.
         storage_options: Options of stores, as {"endpoint": "https://minio.example:9000"}; see docs/remote.md. They hold
             for this process and its workers, until others are given.
-        allow_source: Addresses or directories, one or several, that a recipe in a store may name outside of that store.
 
     Returns:
         The result, with counts, notes and losses.
@@ -320,7 +314,7 @@ def convert(
     Raises:
         TokfmtError: The conversion failed. The destination is as it was before.
     """
-    with settings("convert", storage_options, allow_source):
+    with settings("convert", storage_options):
         from pathlib import Path
 
         from tokfmt.base.options import given_options
@@ -386,7 +380,6 @@ def stats(
     expect: str | Iterable[str] = (),
     jobs: int | None = None,
     storage_options: Mapping[str, str | bool] | None = None,
-    allow_source: str | Iterable[str] = (),
 ) -> StatsReport:
     """Count sequences, tokens, lengths, vocabulary and duplicates, for each path and in total.
 
@@ -413,7 +406,6 @@ def stats(
         jobs: Number of threads (default: one per core).
         storage_options: Options of stores, as {"endpoint": "https://minio.example:9000"}; see docs/remote.md. They hold
             for this process and its workers, until others are given.
-        allow_source: Addresses or directories, one or several, that a recipe in a store may name outside of that store.
 
     Returns:
         A report with `report.datasets[i]` for each path and `report.total` for all of them.
@@ -421,7 +413,7 @@ def stats(
     Raises:
         TokfmtError: If a dataset cannot be read. `tokfmt.errors` lists the subclasses.
     """
-    with settings("stats", storage_options, allow_source):
+    with settings("stats", storage_options):
         from tokfmt.commands.stats import StatsRequest
         from tokfmt.commands.stats import stats as run
         from tokfmt.commands.stats.report import parse_expectation, unmet
@@ -461,7 +453,6 @@ def check(
     allow_loss: str | Iterable[str] = (),
     jobs: int | None = None,
     storage_options: Mapping[str, str | bool] | None = None,
-    allow_source: str | Iterable[str] = (),
 ) -> list[CheckReport]:
     """Check datasets and return a report for each path, with its `findings` and `exit_code`.
 
@@ -483,7 +474,6 @@ def check(
         jobs: Number of threads (default: one per core).
         storage_options: Options of stores, as {"endpoint": "https://minio.example:9000"}; see docs/remote.md. They hold
             for this process and its workers, until others are given.
-        allow_source: Addresses or directories, one or several, that a recipe in a store may name outside of that store.
 
     Returns:
         One report per path. An error in a dataset is a finding, and does not raise.
@@ -491,7 +481,7 @@ def check(
     Raises:
         TokfmtError: If an option, the tokenizer or the corpus cannot be used.
     """
-    with settings("check", storage_options, allow_source):
+    with settings("check", storage_options):
         from tokfmt.commands.check import CheckRequest
         from tokfmt.commands.check import check as run
         from tokfmt.source.request import SourceRequest
@@ -520,7 +510,6 @@ def diff(
     limit: int = 10,
     jobs: int | None = None,
     storage_options: Mapping[str, str | bool] | None = None,
-    allow_source: str | Iterable[str] = (),
 ) -> DiffReport:
     """Compare the sequences of two datasets of any formats.
 
@@ -543,7 +532,6 @@ def diff(
         jobs: Number of threads (default: one per core).
         storage_options: Options of stores, as {"endpoint": "https://minio.example:9000"}; see docs/remote.md. They hold
             for this process and its workers, until others are given.
-        allow_source: Addresses or directories, one or several, that a recipe in a store may name outside of that store.
 
     Returns:
         A report with `identical`, `counts` and `first`, the first differences.
@@ -551,7 +539,7 @@ def diff(
     Raises:
         TokfmtError: If a dataset cannot be read. `tokfmt.errors` lists the subclasses.
     """
-    with settings("diff", storage_options, allow_source):
+    with settings("diff", storage_options):
         from tokfmt.commands.compare.diff import diff as compare
         from tokfmt.source.request import SourceRequest
 
@@ -585,7 +573,6 @@ def show(
     ignore_manifest: bool = False,
     progress: Progress | None = None,
     storage_options: Mapping[str, str | bool] | None = None,
-    allow_source: str | Iterable[str] = (),
 ) -> Preview:
     """Open a dataset and read the selected sequences.
 
@@ -610,12 +597,11 @@ def show(
         progress: Receives the progress of a search.
         storage_options: Options of stores, as {"endpoint": "https://minio.example:9000"}; see docs/remote.md. They hold
             for this process and its workers, until others are given.
-        allow_source: Addresses or directories, one or several, that a recipe in a store may name outside of that store.
 
     Raises:
         TokfmtError: If the dataset cannot be opened, or an option is wrong.
     """
-    with settings("show", storage_options, allow_source):
+    with settings("show", storage_options):
         from tokfmt.commands.show.show import show as run
         from tokfmt.source.request import SourceRequest
 

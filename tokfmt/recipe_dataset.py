@@ -245,7 +245,6 @@ def recipe(
     filters: Mapping[str, Mapping[str, Any]] | None = None,
     allow_loss: str | Sequence[str] = (),
     storage_options: Mapping[str, str | bool] | None = None,
-    allow_source: str | Iterable[str] = (),
 ) -> Dataset:
     """Build a dataset from sources, as `tokfmt.open` does from a recipe file.
 
@@ -271,7 +270,6 @@ def recipe(
         allow_loss: Names of the losses in reading sources that you accept, one or several.
         storage_options: Options of stores, as {"endpoint": "https://minio.example:9000"}; see docs/remote.md. They hold
             for this process and its workers, until others are given.
-        allow_source: Addresses or directories, one or several, that a recipe in a store may name outside of that store.
 
     Returns:
         A `Recipe`, which is a map-style dataset of samples. Without `seq_len`, a Dataset of documents.
@@ -304,7 +302,7 @@ def recipe(
         if isinstance(entry.get("select"), (slice, range)):
             entry["select"] = selection_words(entry["select"])
     table = {key: value for key, value in given.items() if value is not None}
-    with settings("recipe", storage_options, allow_source):
+    with settings("recipe", storage_options):
         file = parse_recipe({**table, "source": entries}, LocalPlace("recipe"))
         reader, opened = open_recipe(file, Hints(allow_loss=check_losses(allow_loss)))
         return dataset_of_recipe(reader, reader.info.notes, tuple(opened))

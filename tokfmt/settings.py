@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from tokfmt.base.options import fit
 from tokfmt.errors import missing_package
-from tokfmt.files.named import allowing
 
 
 @contextmanager
-def settings(
-    name: str, storage_options: Mapping[str, str | bool] | None = None, allow_source: str | Iterable[str] = ()
-) -> Iterator[None]:
+def settings(name: str, storage_options: Mapping[str, str | bool] | None = None) -> Iterator[None]:
     """Apply the keywords for stores inside of a public function.
 
     Args:
         name: The name of the function, for the error of a missing package.
         storage_options: Options of stores, which hold for this process and its workers until others are given.
-        allow_source: Addresses or directories that a recipe in a store may name outside of that store.
 
     Raises:
         OptionError: If an option of stores is not valid.
@@ -31,8 +27,7 @@ def settings(
             from tokfmt.stores.options import StoreOptions, configure
 
             configure(StoreOptions.of(storage_options))
-        with allowing(allow_source):
-            yield
+        yield
     except ModuleNotFoundError as error:
         raise missing_package(error, f"tokfmt.{name}") from error
 

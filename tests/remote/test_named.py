@@ -1,4 +1,4 @@
-"""What a file in a store may name: places of its own bucket, host or repository, and what the user accepts."""
+"""What a file in a store may name: places of its own bucket, host or repository."""
 
 import shutil
 
@@ -10,9 +10,8 @@ from stores import close_stores
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.errors import FormatError, OptionError, UnsafeError
-from tokfmt.files import named
-from tokfmt.files.named import allowing, place_named
+from tokfmt.errors import FormatError, UnsafeError
+from tokfmt.files.named import place_named
 from tokfmt.files.place import LocalPlace
 from tokfmt.plugin import Url
 
@@ -53,25 +52,7 @@ def test_what_is_outside_is_refused(file, name, words):
     with pytest.raises(UnsafeError) as caught:
         place_named(file, name)
     assert str(caught.value).startswith(f"{file}: ") and words in str(caught.value)
-    assert "--allow-source PREFIX accepts" in str(caught.value) and caught.value.exit_code == 3
-
-
-@pytest.mark.parametrize(
-    ("prefix", "name", "accepted"),
-    [
-        ("s3://c", "s3://c/x", True), ("s3://c/ok", "s3://c/ok/x", True), ("s3://c/ok", "s3://c/okay/x", False),
-        ("s3://c/ok/", "s3://c/no", False), ("/data", "/data/x", True), ("/data", "/data/../etc/passwd", False), ("/data", "/database", False),
-    ],
-)  # fmt: skip
-def test_what_the_user_accepts(prefix, name, accepted):
-    with allowing(prefix):
-        if accepted:
-            assert str(place_named(HOME, name)) == name
-        else:
-            with pytest.raises(UnsafeError):
-                place_named(HOME, name)
-    with pytest.raises(UnsafeError):
-        place_named(HOME, name)
+    assert "local file" in str(caught.value) and caught.value.exit_code == 3
 
 
 @pytest.mark.parametrize("file", [HOME, LocalPlace("/r/mix.toml"), Url.parse("https://h/mix.toml")])
@@ -79,18 +60,10 @@ def test_what_the_user_accepts(prefix, name, accepted):
     "name", ["https://h/x?X-Amz-Signature=planted", "https://h/x?sv=1&sig=planted", "https://h/x?access_token=planted", "https://me:planted@h/x"]
 )  # fmt: skip
 def test_no_file_names_a_secret(file, name):
-    with allowing("https://h"), pytest.raises((FormatError, UnsafeError)) as caught:
+    with pytest.raises((FormatError, UnsafeError)) as caught:
         place_named(file, name)
     assert "planted" not in str(caught.value)
     assert isinstance(file, Url) or "a signature" in str(caught.value) or "a password" in str(caught.value)
-
-
-@pytest.mark.parametrize("prefix", ["", " ", "s3://a\ns3://b", "ftp://x"])
-def test_prefixes_that_are_none(prefix, monkeypatch):
-    monkeypatch.setenv(named.VARIABLE, "s3://before")
-    with pytest.raises(OptionError), allowing(prefix):
-        pass
-    assert named.os.environ[named.VARIABLE] == "s3://before"
 
 
 @pytest.fixture
@@ -114,18 +87,16 @@ def mix(path):
 
 
 @FUZZ_ONLY
-def test_a_recipe_in_a_bucket(run, monkeypatch):
-    monkeypatch.delenv(named.VARIABLE, raising=False)
+def test_a_recipe_in_a_bucket(run, tmp_path):
     assert run("mix.toml", mix("modalities/D_2byte_gpt2.pbin")).exit_code == 0
     other = mix("s3://other/modalities/D_2byte_gpt2.pbin")
     for text in (other, mix("/etc/passwd"), mix("../../etc/passwd"), mix("https://h/x?X-Amz-Signature=planted")):
         error = run("mix.toml", text).exception
         assert isinstance(error, UnsafeError) and "planted" not in f"{error}{error.__notes__}"
-        assert "which is outside of s3://bkt. --allow-source PREFIX accepts" in str(error)
-    assert run("mix.toml", other, "--allow-source", "s3://other/modalities").exit_code == 0
-    named.allow_sources(())
-    (found,) = tokfmt.stats("s3://bkt/mix.toml", allow_source="s3://other").datasets
-    assert found.sequences and named.VARIABLE not in named.os.environ
+        assert "which is outside of s3://bkt. Copy it to a local file" in str(error)
+    (tmp_path / "mix.toml").write_text(other)
+    (found,) = tokfmt.stats(tmp_path / "mix.toml").datasets
+    assert found.sequences
 
 
 def test_a_blend_list_in_a_bucket(run, bucket, tmp_path, monkeypatch):

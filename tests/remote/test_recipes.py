@@ -184,14 +184,14 @@ def test_a_server_that_fails_for_good_ends_training(large, loader, fresh):
 
 def test_rejects_name_files_as_those_of_a_local_recipe(fresh, bucket, tmp_path):
     """Relative to the directory of the recipe, so that the bytes are equal."""
-    text = 'tokfmt = 1\ntokenizer = "{tokenizer}"\n[filter.short]\nmin_words = 3\n[[source]]\n'
+    text = 'tokfmt = 1\ntokenizer = "../tokenizer"\n[filter.short]\nmin_words = 3\n[[source]]\n'
     for home in (bucket / "deep", tmp_path / "deep"):
         (home / "er").mkdir(parents=True)
+        shutil.copytree(TOKENIZER, home / "tokenizer")
         for name in ("a.jsonl", "er/b.jsonl"):
             (home / name).write_text('{"text": "one two three four"}\n{"text": "one"}\n')
-        source = text.format(tokenizer=TOKENIZER) + 'filter = "short"\npath = ["../a.jsonl", "b.jsonl"]\n'
+        source = text + 'filter = "short"\npath = ["../a.jsonl", "b.jsonl"]\n'
         (home / "er/mix.toml").write_text(source)
-    given = {"rejects": "s3://bkt/out.jsonl", "allow_source": str(TOKENIZER)}
-    tokfmt.convert("s3://bkt/deep/er/mix.toml", "s3://bkt/out.pbin", **given)
-    tokfmt.convert(tmp_path / "deep/er/mix.toml", tmp_path / "out.pbin", rejects=tmp_path / "out.jsonl")
+    for home in ("s3://bkt", tmp_path):
+        tokfmt.convert(f"{home}/deep/er/mix.toml", f"{home}/out.pbin", rejects=f"{home}/out.jsonl")
     assert (bucket / "out.jsonl").read_bytes() == (tmp_path / "out.jsonl").read_bytes() != b""

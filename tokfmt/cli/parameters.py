@@ -259,22 +259,19 @@ class TaskNumber(click.ParamType[Any]):
         return int(index), int(count)
 
 
-def _use_for_stores(context: click.Context, parameter: click.Parameter, value: Any) -> None:
-    """Use an option of stores in this process and its workers; that of the environment holds otherwise."""
-    if not value:
-        return
-    if parameter.name == "verbose":
+def _print_requests(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    if value:
         from tokfmt.cli.console import tell_transferred
 
         context.call_on_close(tell_transferred)
-    elif parameter.name == "store_opt":
+
+
+def _configure_stores(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> None:
+    """Use the options of stores in this process and its workers; those of the environment hold otherwise."""
+    if value:
         from tokfmt.stores.options import StoreOptions, configure
 
         configure(StoreOptions.of(value))
-    elif parameter.name == "allow_source":
-        from tokfmt.files.named import allow_sources
-
-        allow_sources(value)
 
 
 def common(function: F) -> F:
@@ -285,7 +282,7 @@ def common(function: F) -> F:
             "--verbose",
             is_flag=True,
             expose_value=False,
-            callback=_use_for_stores,
+            callback=_print_requests,
             help="Print the requests and bytes of stores on stderr.",
         ),
         output("--debug", is_flag=True, help="Show the traceback of an error."),
@@ -312,23 +309,14 @@ def requested(paths: Iterable[Any], given: Mapping[str, Any], **other: Any) -> S
 
 def stores(function: F) -> F:
     """Add the options of stores to a command that reads."""
-    of_stores = partial(source, expose_value=False, callback=_use_for_stores)
-    for option in (
-        of_stores(
-            "--store-opt",
-            multiple=True,
-            metavar="NAME=VALUE",
-            help="Option of stores: endpoint, region, profile, anonymous, requester_pays or allow_http; repeatable.",
-        ),
-        of_stores(
-            "--allow-source",
-            multiple=True,
-            metavar="PREFIX",
-            help="Address or directory that a recipe in a store may name, outside of that store; repeatable.",
-        ),
-    ):
-        function = option(function)
-    return function
+    return source(
+        "--store-opt",
+        multiple=True,
+        metavar="NAME=VALUE",
+        expose_value=False,
+        callback=_configure_stores,
+        help="Option of stores: endpoint, region, profile, anonymous, requester_pays or allow_http; repeatable.",
+    )(function)
 
 
 def reading(function: F) -> F:

@@ -1,17 +1,14 @@
 """Places that files name: the sources of recipes, blend lists and ledgers.
 
 A file of the user's own machine may name any place. A file in a store may be written by another person, and names only
-what is in the same bucket, host or repository, unless the user accepts another place. No file names an address that
-holds a secret. Endpoints, profiles and other options of stores come from the user only.
+what is in the same bucket, host or repository. No file names an address that holds a secret. Endpoints, profiles and
+other options of stores come from the user only.
 """
 
 from __future__ import annotations
 
-import os
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from urllib.parse import parse_qsl
 
@@ -19,8 +16,6 @@ from tokfmt.errors import FormatError, OptionError, UnsafeError
 from tokfmt.files.place import LocalPlace, Place, Url, is_address, place_of
 from tokfmt.wording import printable
 
-VARIABLE = "TOKFMT_ALLOW_SOURCE"
-"""Variable with the prefixes that the user accepts, a line each: workers of the process inherit it."""
 _OF_A_SIGNATURE = re.compile(
     r"signature|\bsig\b|token|credential|password|secret|\bkey\b|api_?key|expires", re.IGNORECASE
 )
@@ -48,7 +43,7 @@ def place_named(file: Place, name: str, home: Place | None = None) -> Place:
         place = (place_of(name) if is_address(name) else _joined(home, name)).asking(file.listing)
     except OptionError:
         raise _outside(file, name) from None
-    if not _is_own(file, place) and not _is_allowed(place):
+    if not _is_own(file, place):
         raise _outside(file, place)
     return _without_secrets(file, place)
 
@@ -75,18 +70,9 @@ def _owner(url: Url) -> Url:
     return replace(url, key="/".join(names).partition("@")[0], query="")
 
 
-def _is_allowed(place: Place) -> bool:
-    allowed = os.environ.get(VARIABLE, "").splitlines()
-    return any(_is_below(place, place_of(prefix)) for prefix in allowed if prefix)
-
-
-def _is_below(place: Place, prefix: Place) -> bool:
-    return place.real().relative(prefix.real()) is not None
-
-
 def _outside(file: Url, place: Place | str) -> UnsafeError:
-    accepts = "--allow-source PREFIX accepts what begins with a prefix"
-    return UnsafeError(file, f"names {printable(place)}, which is outside of {_owner(file)}", remedy=accepts)
+    remedy = "Copy it to a local file, which may name any place"
+    return UnsafeError(file, f"names {printable(place)}, which is outside of {_owner(file)}", remedy=remedy)
 
 
 def _without_secrets(file: Place, place: Place) -> Place:
@@ -99,38 +85,3 @@ def _without_secrets(file: Place, place: Place) -> Place:
                 file, f"names {place} with a signature, which ends, and opens it to readers", remedy=remedy
             )
     return place
-
-
-def allow_sources(prefixes: Iterable[str]) -> None:
-    """Accept that files in stores name places below these prefixes, in this process and its workers.
-
-    Raises:
-        OptionError: If a prefix is empty or holds a line break.
-    """
-    prefixes = list(prefixes)
-    for prefix in prefixes:
-        if not prefix.strip() or "\n" in prefix:
-            raise OptionError(f"--allow-source {prefix}: expected a bucket, a prefix of one, or a directory")
-        place_of(prefix)
-    if prefixes:
-        os.environ[VARIABLE] = "\n".join(prefixes)
-    else:
-        os.environ.pop(VARIABLE, None)
-
-
-@contextmanager
-def allowing(prefixes: str | Iterable[str]) -> Iterator[None]:
-    """Accept prefixes inside this context; see `allow_sources`. Without any, nothing changes.
-
-    Raises:
-        OptionError: As `allow_sources`.
-    """
-    texts = [prefixes] if isinstance(prefixes, str) else list(prefixes)
-    before = os.environ.get(VARIABLE)
-    try:
-        if texts:
-            allow_sources(texts)
-        yield
-    finally:
-        if texts:
-            allow_sources(before.splitlines() if before else ())

@@ -26,7 +26,7 @@ import sys
 import time
 import warnings
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
 from typing import Any, cast
@@ -99,7 +99,6 @@ class Loader(IterableDataset[_Batch]):  # type: ignore[misc]
         restart: bool = False,
         vocab_size: int | None = None,
         storage_options: Mapping[str, str | bool] | None = None,
-        allow_source: str | Iterable[str] = (),
     ) -> None:
         """Open a recipe. Reads no token.
 
@@ -125,8 +124,6 @@ class Loader(IterableDataset[_Batch]):  # type: ignore[misc]
             vocab_size: Number of IDs that the model has. A batch with an ID beyond them is an error.
             storage_options: Options of stores, as {"endpoint": "https://minio.example:9000"}; see docs/remote.md. They
                 hold for this process and its workers, until others are given.
-            allow_source: Addresses or directories, one or several, that a recipe in a store may name outside of that
-                store.
 
         Raises:
             OptionError: If `recipe` is not a recipe of samples; if a batch cannot be divided among the ranks, or is
@@ -135,7 +132,7 @@ class Loader(IterableDataset[_Batch]):  # type: ignore[misc]
             TokfmtError: If the recipe cannot be opened.
         """
         if isinstance(recipe, (str, os.PathLike)):
-            recipe = tokfmt.open(recipe, storage_options=storage_options, allow_source=allow_source)
+            recipe = tokfmt.open(recipe, storage_options=storage_options)
         if not isinstance(recipe, tokfmt.Dataset) or not isinstance(recipe.reader, Samples):
             raise OptionError(f"{recipe!r} is not a recipe of samples. Make one with tokfmt.recipe(..., seq_len=N)")
         self.recipe = cast("Any", recipe)

@@ -37,7 +37,6 @@ from tokfmt.commands.convert.tasks import (
     withdraw_parts,
 )
 from tokfmt.errors import DestinationExistsError, TokfmtError
-from tokfmt.files import named
 from tokfmt.files.claims import Claim
 from tokfmt.files.journal import Task, read_journal
 from tokfmt.files.locks import Scratch
@@ -53,7 +52,7 @@ from tokfmt.wording import printable
 
 _PER_WORKER = 2  # Tasks: a worker that is twice as fast then gets more of them.
 _PATIENCE = 60  # Seconds to wait for tasks that stop. Each asks after each region.
-_PASSED_ON = (options.ENVIRONMENT, named.VARIABLE, clients.RETRY_TIMEOUT)
+_PASSED_ON = (options.ENVIRONMENT, clients.RETRY_TIMEOUT)
 """Variables that hold for the workers too. They hold no secret, and no path of this machine."""
 _ALONE = threading.Lock()  # Threads of a worker share its environment and its stores.
 
