@@ -3,6 +3,8 @@ import itertools
 import pytest
 from amount import FUZZ_ONLY, NIGHTLY
 
+from tokfmt.formats.flat import FlatFormat
+from tokfmt.formats.record_files import RecordFilesFormat
 from tokfmt.testing import FormatContract
 
 DAMAGE = "test_damage_never_crashes"
@@ -21,6 +23,15 @@ ONCE = (
     "test_work_follows_the_number_of_files",
 )
 """Laws of one variant of each format, as all variants share a reader and a writer; `make fuzz` tries the others."""
+BY_FAMILY = (
+    "test_processes",
+    "test_large_datasets_in_little_memory",
+    "test_schedule",
+    "test_sequence_longer_than_window_and_region",
+    "test_work_follows_the_number_of_files",
+)
+"""Those among them that the reader and the writer of a family keep, for one format of the family."""
+FAMILIES = RecordFilesFormat, FlatFormat
 
 
 @pytest.fixture(autouse=True)
@@ -48,6 +59,8 @@ def pytest_collection_modifyitems(items):
         if name in ONCE:
             item.add_marker(pytest.mark.slow)
         if name in ONCE and issubclass(item.cls or object, FormatContract):
-            first = seen.setdefault((name, item.cls.format.name), item.cls)
+            family = next((kind for kind in FAMILIES if isinstance(item.cls.format, kind)), None)
+            shared = family if name in BY_FAMILY and family else item.cls.format.name
+            first = seen.setdefault((name, shared), item.cls)
             if item.cls is not first:
                 item.add_marker(FUZZ_ONLY)

@@ -8,6 +8,7 @@ import h5py
 import numpy as np
 import pytest
 import zarr
+from amount import pairs
 
 import tokfmt
 from tokfmt.errors import TokfmtError
@@ -418,15 +419,16 @@ def test_an_hdf5_file_that_was_cut_is_not_read(tmp_path):
 PLAIN = {"compressors": None}
 
 
-@pytest.mark.parametrize("dtype", ["i4", "i8", "u2", ">u4", "u1"])
 @pytest.mark.parametrize(
-    ("version", "how"),
-    [(2, {}), (2, PLAIN), (3, {}), (3, PLAIN), (3, {"shards": 2}), (3, {"shards": 3, **PLAIN})],
-    ids=["v2", "v2-plain", "v3", "v3-plain", "v3-shards", "v3-plain-shards"],
+    ("dtype", "stored"),
+    pairs(
+        ["i4", "i8", "u2", ">u4", "u1"],
+        [(2, {}), (2, PLAIN), (3, {}), (3, PLAIN), (3, {"shards": 2}), (3, {"shards": 3, **PLAIN})],
+    ),
 )
-def test_zarr_arrays_of_any_name(tmp_path, dtype, version, how):
+def test_zarr_arrays_of_any_name(tmp_path, dtype, stored):
     """Rows, a stream and documents, whatever is beside them; each value as zarr reads it, from any position."""
-    rows, path = np.arange(1, 211).astype(dtype).reshape(30, 7), tmp_path / "x.zarr"
+    rows, path, (version, how) = np.arange(1, 211).astype(dtype).reshape(30, 7), tmp_path / "x.zarr", stored
     group = zarr.open_group(path, mode="w", zarr_format=version)
 
     def add(name, data, chunks):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from amount import examples
+from amount import examples, pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from model.axes import ArrayAxis
@@ -69,8 +69,7 @@ def test_whatever_leads_are_presumed_the_bytes_are_the_same(documents, target, p
     in_windows(dataset, target, size, tokens, fates)
 
 
-@pytest.mark.parametrize("exception", [0, 4999, 9999])
-@pytest.mark.parametrize("has_leads", [False, True])
+@pytest.mark.parametrize(("exception", "has_leads"), pairs([0, 4999, 9999], [False, True]))
 def test_the_first_sequence_with_another_lead_is_named(exception, has_leads):
     documents = [[BOS] * ((k == exception) is not has_leads) + [k % 4 + 1, 8, EOS] for k in range(10_000)]
     dataset, _ = indexed(documents, EOS, presumed=AFTER)

@@ -12,7 +12,7 @@ import h5py
 import numpy as np
 import pytest
 import zarr
-from amount import FUZZ_ONLY
+from amount import FUZZ_ONLY, first
 from check_cases import CASES, asked, documents, flat, pack
 from paths import FIXTURES, TOKENIZER
 
@@ -115,7 +115,7 @@ def items(path, split="train"):
     return group["encoded_tokens"][:].tolist(), group["seq_starts"][:].tolist(), group.attrs["max_token_id"]
 
 
-@pytest.mark.parametrize("codec", ["blosc", "zstd", "gzip", "none"])
+@pytest.mark.parametrize("codec", first(2, ["blosc", "none", "zstd", "gzip"]))
 def test_start_bits(codec, tmp_path):
     """Chunks with wrong bits are encoded again; the other split and every other chunk stay as they are."""
     path = flat(tmp_path, [[1, 2], [], [3, 4, 5], [9]], chunk=2, codec=codec)

@@ -4,6 +4,7 @@ import deflate
 import h5py
 import numpy as np
 import pytest
+from amount import pairs
 from browsing import browse
 from made_corpora import text_like
 
@@ -66,8 +67,7 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("name", ["own", "other"])
+@pytest.mark.parametrize(("command", "name"), pairs(COMMANDS, ["own", "other"]))
 def test_a_command_decodes_each_chunk_once(home, tmp_path, decoded, name, command):
     COMMANDS[command](home / f"{name}.h5", tmp_path)
     assert decoded[0] <= CHUNKS + 1

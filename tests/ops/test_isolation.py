@@ -99,7 +99,7 @@ WORDS = {
 """Those of `make test` import tokenizers, plug-ins, processes and the browser."""
 
 
-@pytest.mark.parametrize("name", first(4, WORDS))
+@pytest.mark.parametrize("name", first(2, WORDS))
 def test_commands(hostile, installed, name):
     run(WORDS[name], hostile, installed)
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from amount import FUZZ_ONLY, every
+from amount import FUZZ_ONLY, every, first, pairs
 from click.testing import CliRunner
 from commands import run
 from filter_oracle import broken
@@ -166,9 +166,7 @@ def test_missing_tokens_of_a_source_are_reported(corpora, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("seq_len", [None, 64])
-@pytest.mark.parametrize("dedup", [False, True])
-@pytest.mark.parametrize("ids", [False, True])
+@pytest.mark.parametrize(("seq_len", "dedup", "ids"), pairs([None, 64], [False, True], [False, True]))
 def test_unfilled_quota_is_an_error_or_a_note(tmp_path, ids, dedup, seq_len):
     """An empty result is an error, less than 99% of the quota a note; for text and for IDs."""
     texts = ["word " * 40 + str(k) for k in range(30)]
@@ -477,7 +475,7 @@ def test_explain_notes_lines_that_a_conversion_refuses(tmp_path):
     assert said.exit_code == 0 and "2 invalid lines" in said.stderr
 
 
-@pytest.mark.parametrize(("quota", "share"), [(900, 0.25), (4_000, 0.4)])
+@pytest.mark.parametrize(("quota", "share"), first(1, [(900, 0.25), (4_000, 0.4)]))
 @pytest.mark.parametrize("dedup", [every(False), True])
 def test_a_source_far_larger_than_its_quota_is_not_read_whole(tmp_path, quota, share, dedup):
     """With an index; what is drawn is the same as of one that is read from end to end. Most of it is garbage."""

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from amount import pairs
 from click.testing import CliRunner
 from finishing import finish
 
@@ -241,8 +242,7 @@ def zarr(home, documents):
 ROWS = [lines, rows, zarr]
 
 
-@pytest.mark.parametrize("write", ROWS)
-@pytest.mark.parametrize("documents", [CLOSED, UNFINISHED, TWICE, MIXED, OPEN])
+@pytest.mark.parametrize(("write", "documents"), pairs(ROWS, [CLOSED, UNFINISHED, TWICE, MIXED, OPEN]))
 def test_every_command_reads_rows_without_the_separator_that_eos_names(write, documents, tmp_path):
     """As it reads an index, whose sequences end with it."""
     path, index = write(tmp_path, documents), megatron(tmp_path, documents)

@@ -11,6 +11,7 @@ import forkserver
 import numpy as np
 import pytest
 import registered
+from amount import pairs
 from commands import run
 from finishing import finish
 from made_corpora import prose
@@ -271,8 +272,9 @@ def test_every_shared_option_has_a_case():
     assert {*VALUES, ("megatron", "dtype")} == there
 
 
-@pytest.mark.parametrize("name", sorted({name for name, _ in VALUES} | {"litdata", "megatron"}))
-@pytest.mark.parametrize("named", ["data", "data.bin"])
+@pytest.mark.parametrize(
+    ("name", "named"), pairs(sorted({name for name, _ in VALUES} | {"litdata", "megatron"}), ["data", "data.bin"])
+)
 def test_manifest_gives_the_format_of_any_name(corpus, tmp_path, name, named):
     """Raw IDs with an unusual separator have no recognizable content; the manifest identifies them."""
     path, documents = corpus

@@ -13,7 +13,7 @@ import time
 import forkserver
 import numpy as np
 import pytest
-from amount import FUZZ_ONLY
+from amount import FUZZ_ONLY, first
 from reads import asked_of
 
 import tokfmt
@@ -314,7 +314,9 @@ def test_a_copy_is_of_the_files_that_are_there(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "words",
-    [{}, {"pack": "bestfit"}, {"labels": "starts", "to_eos": None}, {"shuffle": "documents"}, {"to_eos": "none"}],
+    first(
+        3, [{"pack": "bestfit"}, {"labels": "starts", "to_eos": None}, {"shuffle": "documents"}, {}, {"to_eos": "none"}]
+    ),
     ids=lambda words: next(iter(words.values()), "stream"),
 )
 def test_the_same_from_the_cache(corpus, words):

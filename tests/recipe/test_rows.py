@@ -64,7 +64,7 @@ def read_back(path, out, name, how):
 
 @settings(max_examples=200 if NIGHTLY else 12, deadline=None)
 @given(recipes(), st.booleans())
-@pytest.mark.parametrize(("name", "file", "samples"), first(5, PLACES))
+@pytest.mark.parametrize(("name", "file", "samples"), first(3, PLACES))
 def test_a_stored_recipe_is_the_recipe_or_refused(name, file, samples, tmp_path_factory, mix, manifest):
     """With its manifest and without one; blocks have no place that says what samples are, the manifest alone does."""
     home = tmp_path_factory.mktemp("law")

@@ -185,7 +185,7 @@ def test_a_page_that_claims_to_be_large(tmp_path):
     refused(path, "a page is too large", UnsafeError, code="TF667")
 
 
-@pytest.mark.parametrize("rows", [[40_000_000], [1, 40_000_000, 1]])
+@pytest.mark.parametrize("rows", first(1, [[1, 40_000_000, 1], [40_000_000]]))
 def test_values_that_few_bytes_hold(tmp_path, rows):
     """40 million ids in a few thousand bytes: one row alone would take 300 MB and more."""
     ids = pa.array(np.zeros(sum(rows), np.int64))
