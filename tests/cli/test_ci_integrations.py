@@ -183,10 +183,13 @@ NAMED = {"array", "arrayrecord", "llmc", "olmo", "tfrecord"}  # each file has th
 DESCRIBING = ("index.json", "state.json", "dataset_info.json", ".csv.gz", ".tokfmt.json")  # never changes alone
 
 
+READ_ONLY = {"levanter": "cache_int32", "internevo": "pretrain", "litgpt-packed": "llama3_int32"}
+
+
 def written_as(format_, folder):
     """A small dataset of a format, under the name that it usually has; one of a folder has several files."""
-    if format_ == "levanter":  # is read only
-        shutil.copytree(ROOT / "fixtures/levanter/cache_int32", folder / "cache")
+    if format_ in READ_ONLY:
+        shutil.copytree(ROOT / "fixtures" / format_ / READ_ONLY[format_], folder / "d")
         return
     allow_loss = ["empty-sequences", "embedded-separators"]
     name = DESTINATIONS.get(format_, "d")
@@ -204,7 +207,8 @@ def test_hooks_are_run_for_files_of_every_format(format_, tmp_path):
     written_as(format_, tmp_path)
     files = [path.relative_to(tmp_path) for path in sorted(tmp_path.rglob("*")) if path.is_file()]
     data = [str(file) for file in files if not file.name.endswith(DESCRIBING)]
-    inner = {str(path) for path in map(Path, data) if format_ == "levanter" and path.name != "shard_ledger.json"}
+    index = {"levanter": "shard_ledger.json", "internevo": ".bin.meta"}.get(format_, "")
+    inner = {path for path in data if not path.endswith(index)}
     for hook in HOOKS.values():
         matching = [path for path in data if re.search(hook["files"], path)]
         assert set(matching) == set(data) - inner

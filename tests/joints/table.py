@@ -309,7 +309,7 @@ NAMES = {
 }  # fmt: skip
 SAMPLED = ("stage1", "hdf5")
 """Formats whose writers are given a length of samples."""
-UNTOLD = ("litgpt-packed", "array", "stage1", "nanogpt", "llmc", "olmo", "litdata", "datatrove", "hdf5", "tape")
+UNTOLD = ("array", "stage1", "nanogpt", "llmc", "olmo", "litdata", "datatrove", "hdf5", "tape")
 """Formats of which a file without a manifest may look like another's, or need words: the format is named."""
 
 
@@ -565,8 +565,8 @@ FORMATS = {
     "hdf5": "convert to hdf5", "flat-tokens": "convert to flat-tokens", "arrow": "convert to arrow",
     "datatrove": "convert to datatrove", "litdata": "convert to litdata", "llmc": "convert to llmc",
     "mds": "convert to mds", "megatron": "convert to megatron", "nanogpt": "convert to nanogpt",
-    "olmo": "convert to olmo", "litgpt-packed": "convert to litgpt-packed", "internevo": "convert to internevo", "webdataset": "convert to webdataset", "tfrecord": "convert to tfrecord", "arrayrecord": "convert to arrayrecord", "array": "convert to array", "parquet": "convert to parquet", "tape": "convert to tape", "recipe": "recipe",
-    "levanter": "", "text": "",
+    "olmo": "convert to olmo", "webdataset": "convert to webdataset", "tfrecord": "convert to tfrecord", "arrayrecord": "convert to arrayrecord", "array": "convert to array", "parquet": "convert to parquet", "tape": "convert to tape", "recipe": "recipe",
+    "internevo": "", "levanter": "", "litgpt-packed": "", "text": "",
 }  # fmt: skip
 """The maker of each format; of those that tokfmt only reads there is none."""
 

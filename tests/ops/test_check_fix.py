@@ -189,12 +189,10 @@ def test_one_of_two_separators_is_left_out_of_each_document(name, tmp_path):
         assert documents_of(out) == expected
 
 
-@pytest.mark.parametrize("name", closed.STREAMS)
+@pytest.mark.parametrize("name", sorted(closed.STREAMS.keys() - {"litgpt-packed"}))
 def test_one_of_two_separators_is_left_out_of_a_stream(name, tmp_path):
     """A third separator is an empty document, and stays. What is in front of documents in llm.c is behind them here."""
-    third = (
-        [9] if name in ("nanogpt", "llmc", "array", "litgpt-packed") else []
-    )  # the others cannot store an empty document
+    third = [9] if name in ("nanogpt", "llmc", "array") else []  # the others cannot store an empty document
     documents = [*TWICE[:7], [4, 9, 9, *third], *TWICE[9:], [8, 9]]
     before, after = ([t for one in several for t in (one if name != "llmc" else one[::-1])]
                      for several in (documents, [one[:-1] if one[-2] == 9 else one for one in documents]))  # fmt: skip
@@ -211,7 +209,7 @@ def test_one_of_two_separators_is_left_out_of_a_stream(name, tmp_path):
         padded = np.frombuffer(raw, "<i4").tolist()
         assert padded == after + [9] * (options["seq_len"] - len(after))
     else:
-        head = {"llmc": 1024, "array": 128, "litgpt-packed": 24}.get(name, 0)
+        head = {"llmc": 1024, "array": 128}.get(name, 0)
         assert np.frombuffer(raw[head:], "<u2").tolist() == after
 
 

@@ -260,7 +260,7 @@ def test_a_format_is_asked_for_the_names_that_it_writes():
 
 
 def test_destinations_without_a_meaning():
-    says = r"cannot tell the format of 'out\.bin' from its name\. Use --to NAME, .*; internevo, litdata, litgpt-packed, mds and webdataset have no such name"
+    says = r"cannot tell the format of 'out\.bin' from its name\. Use --to NAME, .*; litdata, mds and webdataset have no such name"
     with pytest.raises(OptionError, match=says):
         registered.for_destination("some/out.bin")
     with pytest.raises(OptionError, match=r"no format 'modalites' .*Did you mean modalities\?"):

@@ -35,8 +35,6 @@ NAMES = {
     "nanogpt": "train.bin",
     "olmo": "part-0-00000.npy",
     "array": "x.npy",
-    "litgpt-packed": "chunks-packed",
-    "internevo": "evo",
     "webdataset": "rows",
     "tfrecord": "x.tfrecord",
     "arrayrecord": "x.array_record",
@@ -53,7 +51,6 @@ LIMITS = dict.fromkeys(NAMES, 2**31 - 1) | {
     "nanogpt": 65535,
     "olmo": 2**32 - 1,
     "array": 2**32 - 1,
-    "internevo": 2**32 - 1,
     "webdataset": 2**32 - 1,
     "tfrecord": 2**32 - 1,
     "arrayrecord": 2**32 - 1,
@@ -63,7 +60,7 @@ LIMITS = dict.fromkeys(NAMES, 2**31 - 1) | {
 }
 SMALL = {"stage1": {"seq_len": 8}, "hdf5": {"seq_len": 8}, "flat-tokens": {"chunk": 16, "starts_chunk": 8}}
 NO_EMPTY = ("stage1", "hdf5")
-BY_SEPARATOR = (*NO_EMPTY, "llmc", "nanogpt", "array", "litgpt-packed")
+BY_SEPARATOR = (*NO_EMPTY, "llmc", "nanogpt", "array")
 SCANNED = (*BY_SEPARATOR, "olmo")  # by others too, who split there: refused unless told
 PAIRS = list(itertools.product(NAMES, NAMES))
 HUB = "jsonl"
@@ -79,7 +76,8 @@ def pairs(without=()):
 
 
 def test_the_formats_are_those():
-    assert set(registered.names()) - {"recipe", "levanter", "text"} == set(NAMES)  # these are read only
+    read_only = {"recipe", "internevo", "levanter", "litgpt-packed", "text"}
+    assert set(registered.names()) - read_only == set(NAMES)
 
 
 def convert(source, directory, name, **options):
@@ -191,7 +189,7 @@ def test_empty_sequences_are_carried_or_refused(one, other, tmp_path):
 def test_embedded_separators_are_carried_or_refused(one, other, tmp_path):
     lists = [[1, EOS, 2], [3], [4, EOS, EOS, 5], [6, EOS]]
     source = start(one, tmp_path, Ragged.of(lists))
-    known = one in ("jsonl", "flat-tokens", "parquet", "arrow", "internevo", "webdataset", "tfrecord", "arrayrecord")
+    known = one in ("jsonl", "flat-tokens", "parquet", "arrow", "webdataset", "tfrecord", "arrayrecord")
     inside = 4 - known  # Rows are read without the separator at their end, as --eos names it.
     lists[-1] = lists[-1][: inside - 2]
     if other not in SCANNED:

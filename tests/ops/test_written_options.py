@@ -36,8 +36,6 @@ VALUES = {
     ("arrow", "split"): ("validation",),
     ("datatrove", "width"): ("2", "4"),
     ("litdata", "seq_len"): ("16",),
-    ("litgpt-packed", "fill_id"): ("4094",),
-    ("litgpt-packed", "prefix"): ("c4",),
     ("llmc", "split"): ("train", "val"),
     ("mds", "column"): ("tokens",),
     ("mds", "dtype"): ("uint16", "uint32", "int32"),
@@ -52,7 +50,7 @@ VALUES = {
 
 NAMES = {
     "jsonl": "out.jsonl", "modalities": "out.pbin", "stage1": "blocks", "hdf5": "out.h5", "flat-tokens": "out.zarr",
-    "arrow": "out.arrow", "datatrove": "out.ds", "litdata": "out_chunks", "litgpt-packed": "out_packed", "llmc": "out.bin", "mds": "out_mds", "nanogpt": "train.bin",
+    "arrow": "out.arrow", "datatrove": "out.ds", "litdata": "out_chunks", "llmc": "out.bin", "mds": "out_mds", "nanogpt": "train.bin",
     "olmo": "out.npy", "parquet": "out.parquet", "tfrecord": "out.tfrecord", "arrayrecord": "out.array_record",
 }  # fmt: skip
 CASES = [(name, option, value) for (name, option), values in VALUES.items() for value in values]

@@ -80,8 +80,6 @@ def test_formats_that_write_several_files_have_the_same_option_for_their_size():
     written = {one.name: {o["name"]: o for o in described(one.write_options)} for one in tokfmt.list_formats()}
     several = {name for name, options in written.items() if "shard_size" in options}
     assert several == {
-        "litgpt-packed",
-        "internevo",
         "array",
         "webdataset",
         "tfrecord",

@@ -493,13 +493,8 @@ class FlatWriter(TokenWriter):
         return self.path / self.names.format(number=number, stem=self.path.stem, options=self.options)
 
     def padded(self, tokens: int) -> int:
-        """Return the number of stored tokens for `tokens` tokens: more if the format pads the last row."""
+        """Return the number of stored tokens for `tokens` tokens: more if separators pad the last row."""
         return tokens
-
-    @property
-    def filler(self) -> int:
-        """The ID that fills what `padded` adds: the separator."""
-        return self.target.eos_id or 0
 
     def begins(self, cut: Cut) -> int:  # noqa: ARG002 - the same in all
         """Return the number of bytes before the tokens of a file."""
@@ -614,7 +609,7 @@ class FlatWriter(TokenWriter):
                 top = max(top, check_ids(real, limit, a, self.path.name, self.remedy(dtype)))
                 window = real.astype(dtype, copy=False)
                 if len(real) < b - a:
-                    window = np.concatenate([window, np.full(b - a - len(real), self.filler, dtype)])
+                    window = np.concatenate([window, np.full(b - a - len(real), self.target.eos_id or 0, dtype)])
                 out.write(begin + (a - base) * dtype.itemsize, window)
         return Receipt(region.index, top, out.written)
 

@@ -17,29 +17,27 @@ from __future__ import annotations
 
 import itertools
 import json
-from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.base.options import option
 from tokfmt.core.findings import Audit, Code, Finding
-from tokfmt.core.format import Confidence, Hints, Probe, Receipt, Region, WriterTraits
+from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.loss_mask import TARGET
-from tokfmt.core.output import whole
 from tokfmt.core.ragged import Ragged
-from tokfmt.core.reader import TokenReader, batches, check_ids, windows
+from tokfmt.core.reader import windows
 from tokfmt.core.records import RecordBatch
-from tokfmt.errors import ConversionError, CorruptError, FormatError, TruncatedError
+from tokfmt.errors import CorruptError, FormatError, TruncatedError
 from tokfmt.files.file import File, everything_in, names_in, open_file
 from tokfmt.files.place import AnyPlace, Place
 from tokfmt.formats.folders import ids_in
-from tokfmt.formats.npy import HEAD, MAGIC, header_bytes, header_of
-from tokfmt.formats.record_files import RecordFiles, RecordFilesFormat, RecordFilesInspection, RecordFilesWriter
+from tokfmt.formats.npy import MAGIC, header_of
+from tokfmt.formats.record_files import RecordFiles, RecordFilesFormat, RecordFilesInspection
 from tokfmt.wording import counted, printable
 
 META = ".meta"
@@ -55,14 +53,6 @@ class ReadOptions:
     loss: Literal["sign", "refuse"] | None = option(
         None, "negative numbers are IDs without loss, or errors; auto: sign if one of the first lines has any"
     )
-
-
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
-    """Options for writing lines."""
-
-    shard_size: int = option(1 << 26, "tokens per file; documents stay complete", minimum=1)
-    type: Literal["en", "cn", "code", "ja", "ar", "kaoshi"] = option("en", "type of the data, which is a folder")
 
 
 class Reader(RecordFiles):
@@ -181,57 +171,6 @@ def _files_of(path: Place) -> list[Place]:
     return [file.with_name(file.name.removesuffix(META)) for file in metas]
 
 
-class Writer(RecordFilesWriter):
-    """A writer of train/TYPE/train_NNNNN.bin, each with its meta, in a folder."""
-
-    def name(self, number: int) -> str:
-        return f"train/{self.options.type}/train_{number:05d}.bin"
-
-    def write_file(self, out: IO[bytes], sequences: Iterator[NDArray[np.integer[Any]]]) -> None:  # noqa: ARG002
-        raise TypeError("a file is written with its meta")
-
-    def create(self, source: TokenReader) -> None:
-        super().create(source)
-        (self.path / self.name(0)).parent.mkdir(parents=True, exist_ok=True)
-
-    def write(self, region: Region, source: TokenReader) -> Receipt:
-        top, at, meta, path = -1, region.tokens.start, array("q"), self.path / self.name(region.index)
-        drop = "loss-mask" in self.target.allow_loss
-        with whole(path, self.drafts, stays=True) as out:
-            for batch in batches(source, region.sequences.start, region.sequences.stop):
-                stop = at + len(batch.tokens)
-                top = max(top, check_ids(batch.tokens, self.limit, at, self.path.name))
-                signed = batch.tokens.astype(np.int64)
-                marks = None if drop else source.marks(at, stop)
-                if marks is not None:
-                    _refuse_zeros(signed, marks, at)
-                    signed[marks & TARGET == 0] *= -1
-                begin = 0
-                for length in np.diff(batch.offsets).tolist():
-                    meta.extend((out.tell(), length))
-                    out.write(json.dumps({"tokens": signed[begin : begin + length].tolist()}).encode() + b"\n")
-                    begin += length
-                at = stop
-            written = out.tell()
-        with whole(path.with_name(path.name + META), self.drafts, stays=True) as out:
-            out.write(header_bytes(np.dtype("<i8"), len(meta) // 2, 2))
-            out.write(np.frombuffer(meta, np.int64).astype("<i8").tobytes() if meta else b"")
-        return Receipt(region.index, top, written + HEAD + 8 * len(meta), [len(region.sequences), len(region.tokens)])
-
-    def indexes(self, counts: Sequence[tuple[int, int]]) -> Mapping[str, bytes]:
-        if counts:
-            return {}
-        return {self.name(0): b"", self.name(0) + META: header_bytes(np.dtype("<i8"), 0, 2)}
-
-
-def _refuse_zeros(ids: NDArray[np.int64], marks: NDArray[np.uint8], start: int) -> None:
-    """Raise an error if ID 0 counts in the loss, which a sign cannot say."""
-    zeros = np.flatnonzero((ids == 0) & (marks & TARGET != 0))
-    if len(zeros):
-        where = f"{counted(len(zeros), 'token')} of ID 0 from position {start + int(zeros[0]):,} on"
-        raise ConversionError(f"{where}: internevo cannot say that ID 0 counts in the loss. --allow-loss loss-mask")
-
-
 class InternEvoInspection(RecordFilesInspection):
     """The inspection of files of lines. It looks for documents that were appended a second time."""
 
@@ -280,9 +219,9 @@ class InternEvo(RecordFilesFormat):
     name = "internevo"
     title = "InternEvo and InternLM: .bin of JSON lines and .bin.meta"
     stores = "sequences in order, empty ones too; loss masks by sign; IDs up to 2^32-1"
-    cannot_store = "that ID 0 counts in the loss"
-    read_options, write_options = ReadOptions, WriteOptions
-    Reader, Writer, inspection = Reader, Writer, InternEvoInspection
+    read_only = True
+    read_options = ReadOptions
+    Reader, inspection = Reader, InternEvoInspection
     unreadable, damaged, unsafe = "TF841", "TF842", "TF844"
 
     def sniff(self, probe: Probe) -> Confidence | None:
@@ -313,9 +252,6 @@ class InternEvo(RecordFilesFormat):
 
     def companions(self, path: Place) -> Sequence[Place]:
         return [path.with_name(path.name + META)] if path.name.endswith(".bin") else []
-
-    def writer_traits(self, options: WriteOptions) -> WriterTraits:  # noqa: ARG002 - the same for all
-        return WriterTraits(keeps_masks=True)
 
     def codes(self) -> Mapping[str, Code]:
         return {

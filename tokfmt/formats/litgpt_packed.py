@@ -22,20 +22,20 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from tokfmt.base.options import option
 from tokfmt.core.findings import Code, Problem, fatal
 from tokfmt.core.format import Confidence, Hints, Probe
-from tokfmt.core.reader import Separators, TokenReader
+from tokfmt.core.reader import Separators
 from tokfmt.errors import CorruptError, FormatError, UnsupportedError
 from tokfmt.files.file import File
 from tokfmt.files.place import Place
-from tokfmt.formats.flat import Cut, Extent, FileLayout, FlatFormat, FlatOptions, FlatWriter, Struct, stated_tokens
+from tokfmt.formats.flat import Extent, FileLayout, FlatFormat, Struct, stated_tokens
 from tokfmt.wording import counted, printable
 
 MAGIC = b"LITPKDS"
@@ -43,7 +43,6 @@ HEADER = Struct(magic="V7", version="<u8", code="u1", tokens="<u8")
 CODES: Mapping[int, str] = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
 _FLOATS = {6: "float32", 7: "float64"}
 _CHUNK = re.compile(r"(.+)_(\d{10})\.bin")
-_NARROW = 65_500  # The largest vocabulary that upstream stores as u16.
 _FEW = 8  # So many equal IDs at the end of a stream are padding, if nothing says so.
 
 
@@ -59,53 +58,14 @@ class ReadOptions:
     fill_id: int | None = option(None, "ID that fills the last chunk of a stream; auto: not known")
 
 
-@dataclass(frozen=True, slots=True)
-class WriteOptions(FlatOptions):
-    """Options for writing chunks."""
-
-    shard_size: int = option(2049 * 1024, "tokens per chunk, a multiple of the block size of training", minimum=1)
-    prefix: str = option("train", "beginning of the names of chunks")
-    fill_id: int | None = option(None, "ID that fills the last chunk, as upstream needs it; auto: it is shorter")
-
-
-class Writer(FlatWriter):
-    """A writer of PREFIX_NNNNNNNNNN.bin in a folder, or of one chunk: one stream, whose last chunk may be filled."""
-
-    separators, begin, needs_max_id = Separators.AFTER, HEADER.size, True
-    names, dtypes, limit = "{options.prefix}_{number:010d}.bin", ("<u2", "<i4"), 2**31 - 1
-
-    def dtype(self, top: int) -> np.dtype[Any]:
-        return np.dtype("<u2" if max(top, self.filler) < _NARROW else "<i4")
-
-    def padded(self, tokens: int) -> int:
-        size = int(self.options.shard_size)
-        return tokens if self.options.fill_id is None or not self.folder else -(-tokens // size) * size
-
-    @property
-    def filler(self) -> int:
-        return int(self.options.fill_id or 0)
-
-    def notes(self, source: TokenReader) -> Iterator[str]:
-        """See `TokenWriter.notes`. Upstream takes the size of the first chunk for all."""
-        rest = source.info.tokens % int(self.options.shard_size)
-        if rest and self.folder and self.options.fill_id is None:
-            what = f"the last chunk has {rest:,} of {self.options.shard_size:,} tokens"
-            yield f"{what}, which lit-gpt cannot read: --to-opt fill_id=ID fills it, or leave it out in training"
-
-    def header(self, cut: Cut, dtype: np.dtype[Any]) -> bytes:
-        code = next(code for code, name in CODES.items() if np.dtype(name) == dtype)
-        return HEADER.write(magic=MAGIC, version=1, code=code, tokens=cut.tokens)
-
-
 class LitGptPacked(FlatFormat):
     """The format of LITPKDS chunks."""
 
     name = "litgpt-packed"
     title = "lit-gpt, lit-llama and TinyLlama: LITPKDS chunks"
-    joins_files = numbers_files = True
+    joins_files = numbers_files = read_only = True
     stores = "sequences in order, empty ones too; IDs up to 2^31-1"
-    cannot_store = "sequences that contain the separator"
-    read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
+    read_options = ReadOptions
     pattern, unreadable = _CHUNK.pattern, "TF861"
     member, counted = "PREFIX_NNNNNNNNNN.bin", "chunks"
     meanings = {
