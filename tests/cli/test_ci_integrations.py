@@ -183,7 +183,7 @@ NAMED = {"array", "arrayrecord", "llmc", "olmo", "tfrecord"}  # each file has th
 DESCRIBING = ("index.json", "state.json", "dataset_info.json", ".csv.gz", ".tokfmt.json")  # never changes alone
 
 
-READ_ONLY = {"levanter": "cache_int32", "internevo": "pretrain", "litgpt-packed": "llama3_int32"}
+READ_ONLY = {"levanter": "cache_int32", "internevo": "pretrain/train/en", "litgpt-packed": "llama3_int32"}
 
 
 def written_as(format_, folder):
