@@ -106,20 +106,6 @@ def test_columns_are_shown_and_sorted_by():
 
 
 @FUZZ_ONLY
-def test_two_tokenizers_are_compared_from_the_list(tmp_path):
-    async def steps(app, press):
-        await press("T")
-        rows = app.screen.query_one(OptionList)
-        assert rows.option_count == 2  # the one in use, and none
-        await clicks(app, press, *place_of_line(rows, 0))
-        assert type(app.screen).__name__ == "TokenizerList"
-        await click_key(app, press, "Beside the one in use")
-        assert type(app.screen).__name__ == "TokenizerPair"
-
-    browse([CORPUS], steps, tokenizer=str(TOKENIZER))
-
-
-@FUZZ_ONLY
 def test_a_tokenizer_that_is_typed_needs_no_enter():
     async def steps(app, press):
         await press("T", *str(TOKENIZER))
@@ -187,18 +173,6 @@ def test_all_keys_of_a_catalog_are_a_click_away_where_few_keys_fit(tmp_path):
         assert type(app.screen).__name__ == "Page"
 
     browse_folder(tmp_path / "data", steps, size=(36, 24))
-
-
-@FUZZ_ONLY
-@pytest.mark.parametrize("columns", [36, 80])
-def test_two_tokenizers_are_closed_by_a_click(columns):
-    async def steps(app, press):
-        await press("T", *str(TOKENIZER), "ctrl+b")
-        assert type(app.screen).__name__ == "TokenizerPair"
-        await click_key(app, press, "esc Close")
-        assert type(app.screen).__name__ != "TokenizerPair"
-
-    browse([CORPUS], steps, tokenizer=str(TOKENIZER), size=(columns, 24))
 
 
 @FUZZ_ONLY

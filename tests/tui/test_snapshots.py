@@ -16,7 +16,6 @@ TOKENIZER = ("--tokenizer", "sample/tokenizer")
 PACK, TEXT, MIX = ("corpus.pbin", *TOKENIZER), ("sample/corpus.jsonl",), ("mix.toml", *TOKENIZER)
 PADDED = ("fixtures/hdf5/padded_eos",)
 PAIR = ("corpus.pbin", "changed.jsonl", "--diff", *TOKENIZER)
-TOKENIZERS = (*TEXT, *TOKENIZER)
 SCREENS = {
     # the list, and moves in it
     "ids": (("corpus.pbin",), ""),
@@ -99,8 +98,6 @@ SCREENS = {
     "catalog, filtered": (("sample",), "slash c o r p enter"),
     "catalog, opened": (("sample",), "down enter"),
     "tokenizers": (PACK, "T"),
-    "two tokenizers": (TOKENIZERS, "T o t h e r ctrl+b"),
-    "next difference of tokenizers": (TOKENIZERS, "T o t h e r ctrl+b n n right_square_bracket n m"),
     # what is wrong
     "damaged": (("sample/merged.pbin",), ""),
     "lines that are not JSON": (("sample/messy.jsonl",), "down"),
@@ -119,7 +116,7 @@ ALIKE = {
     "second line of the reader", "end of a line", "half a page of the reader", "pages of the reader",
     "the hit before", "filtered text", "bytes of lines", "bytes, a byte", "sequences of a token",
     "a sample of a recipe", "next part", "columns", "next pair that differs", "comparison as ids",
-    "comparison of padding", "two tokenizers",
+    "comparison of padding",
 }  # fmt: skip
 """Screens that others show after more keys, or of another format: `make fuzz` and `SNAPSHOTS=renew` draw them."""
 
