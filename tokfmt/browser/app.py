@@ -688,20 +688,15 @@ class Browser(TypeAhead):
         self.push_screen(Page("Keys", help_blocks(self, self.tab, self, without=absent)))
 
     async def action_tokenizers(self) -> None:
-        """Ask for a tokenizer, and show the dataset with it, or a row with both."""
+        """Ask for a tokenizer, and show the dataset with it."""
         from tokfmt.browser.data.tokenizers import known_tokenizers
-        from tokfmt.browser.tokenizers import TokenizerList, TokenizerPair
+        from tokfmt.browser.tokenizers import TokenizerList
 
         session = self.session
         used = session.choice.name if session.choice is not None and session.vocabulary is not None else ""
 
-        def answered(wanted: tuple[str, bool] | None) -> None:
-            if wanted is None:
-                return
-            name, beside = wanted
-            if beside:
-                self.push_screen(TokenizerPair(session, name, self.sequences.where))
-            else:
+        def answered(name: str | None) -> None:
+            if name is not None:
                 self.use_tokenizer(name)
 
         await self.push_screen(TokenizerList(known_tokenizers(session), used), answered)

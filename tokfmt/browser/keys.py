@@ -79,7 +79,7 @@ _BROWSER = [
     *_keys(
         OPEN,
         ("d", "datasets", "Datasets", "Choose a dataset"),
-        ("T", "tokenizers", "Tokenizer", "Choose a tokenizer, or compare two"),
+        ("T", "tokenizers", "Tokenizer", "Choose a tokenizer"),
         ("R", "reopen", "Reopen", "Open again, follow a file that grows"),
         ("q", "quit", "Quit"),
     ),
@@ -230,11 +230,7 @@ CATALOG = [
     *_keys(OPEN, ("q", "app.quit", "Quit")),
 ]
 CATALOG_LIST = [*_keys(OPEN, ("enter,l", "choose", "Open")), *_keys(MOVE, _FIRST)]
-TOKENIZERS: list[BindingType] = [
-    Binding("ctrl+b", "beside", "Beside the one in use", priority=True),  # the list below would go up a page
-    *_keys(None, ("down", "list"), ("escape", "leave", "Close")),
-]
-TOKENIZER_PAIR = _keys(LOOK, ("escape,q,T", "leave", "Close"))
+TOKENIZERS = _keys(None, ("down", "list"), ("escape", "leave", "Close"))
 QUESTION = _keys(
     None,
     ("escape", "leave", "Cancel"),
@@ -274,7 +270,7 @@ EXPORT = _keys(None, ("escape", "leave", "Cancel"))
 _RANKS = (
     ("escape", "stop", "cancel", "leave", "whole"),  # these come and go
     ("hit", "difference"),
-    ("unfilter", "all", "beside"),
+    ("unfilter", "all"),
     ("read", "occurrences", "choose", "sequence", "write"),
     ("split", "turn", "open", "part(1)", "next_border", "list", "differing(1)"),
     ("jump", "byte"),

@@ -18,7 +18,7 @@ parts        the parts of a row: its documents with their sources, its padding
 frequency    how often each token ID is in a small dataset
 check        the check of a dataset
 pairing      two aligned datasets, their rows in step, and the tokens that differ between two rows
-tokenizers   tokenizers to choose from, and one row as two tokenizers cut it
+tokenizers   tokenizers to choose from
 catalog      the datasets below a folder or a bucket, and their facts
 answers      the places that a typed line names
 links        the place in a dataset as a command that opens the browser there

@@ -311,10 +311,6 @@ class Marks:
             return min(other.start + token - mine.start, max(other.start, other.stop - 1))
         return other.stop + token - mine.stop
 
-    def beside(self, side: int, token: int) -> range:  # noqa: ARG002 - of other kinds of marks
-        """Return the tokens of the other side that overlap a token of this side, besides that at its place."""
-        return range(0)
-
     def following(self, side: int, token: int) -> Hunk | None:
         """Return the first hunk after a token, if any."""
         found = bisect_right(self._starts[side], token)

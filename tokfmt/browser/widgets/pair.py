@@ -1,4 +1,4 @@
-"""Two rows side by side that keep in step, with marks on what differs: of two datasets, or cut by two tokenizers."""
+"""Two rows side by side that keep in step, with marks on what differs."""
 
 from __future__ import annotations
 
@@ -195,7 +195,6 @@ class PairScreen(Widget):
         other, number = self.sides[1 - leader.number], leader.number
         if not other.absent and not leader.absent:
             token, y = leader.held()
-            leader.pane.beside, other.pane.beside = range(0), marks.beside(number, leader.pane.cursor)
             other.follow(marks.across(number, leader.pane.cursor), marks.across(number, token), y)
 
     def hop(self, direction: int) -> bool:

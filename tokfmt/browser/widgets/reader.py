@@ -71,9 +71,9 @@ Step = Callable[[ReaderPosition], None]
 class Reader(WithLoader, can_focus=True):
     """Show a row of a port, with the cursor on a token.
 
-    While a row is loading, the reader is `opening` and cannot move. `hits` are intervals of tokens of the row to mark,
-    and `beside` are the tokens that overlap the one under the cursor of another reader: set them and call `refresh`. If
-    the rows are those of a recipe (`of_recipe`), the tokens have the colors of their sources, which `color_by` states.
+    While a row is loading, the reader is `opening` and cannot move. `hits` are intervals of tokens of the row to mark:
+    set them and call `refresh`. If the rows are those of a recipe (`of_recipe`), the tokens have the colors of their
+    sources, which `color_by` states.
     """
 
     BINDINGS = keys.READER
@@ -98,7 +98,6 @@ class Reader(WithLoader, can_focus=True):
         self.scroll: ReaderPosition | None = None
         self.damage: Damage | None = None
         self.hits: list[range] = []
-        self.beside = range(0)
         self.of_recipe = False
         self._parts: RowParts | None = None
         self.lines: list[Line] = []
@@ -299,8 +298,6 @@ class Reader(WithLoader, can_focus=True):
                     names.append("reader--marked")
                 if run.token == under:
                     names.append("reader--cursor" if self.has_focus else "reader--cursor-blurred")
-                elif run.token in self.beside:
-                    names.append("reader--cursor-blurred")
                 if is_hit:  # a hit is seen below the cursor, too
                     names.append("reader--last-hit" if run.token == under else "reader--hit")
             segments.append(Segment(run.text, self.get_component_rich_style(*names)))
