@@ -28,9 +28,8 @@ from tokfmt.browser.data.spots import ByteSpot, Spot
 from tokfmt.browser.data.state import recall, remember
 from tokfmt.browser.datasets import CatalogList
 from tokfmt.browser.tabs.sequences import SequencesTab
-from tokfmt.commands.compare.fingerprint import AxisSide
 from tokfmt.core.memory import MemoryReader
-from tokfmt.core.ragged import Ragged, offsets_of
+from tokfmt.core.ragged import Ragged
 from tokfmt.core.reader import Info, Layout, TokenReader
 from tokfmt.errors import CorruptError, TokfmtError
 from tokfmt.files.place import place_of
@@ -44,13 +43,11 @@ __all__ = [
     "PACK",
     "STORE",
     "WINDOW",
-    "AxisSide",
     "Browser",
     "ByteSpot",
     "Characters",
     "Choice",
     "Fake",
-    "Info",
     "Kind",
     "Layout",
     "MemoryReader",
@@ -75,7 +72,6 @@ __all__ = [
     "lines_of",
     "load",
     "notes",
-    "offsets_of",
     "open_session",
     "opened",
     "reader_text",

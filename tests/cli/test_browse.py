@@ -270,23 +270,6 @@ def test_missing_tokenizer_path_is_an_error_before_the_app_starts(tmp_path):
     assert not out.exists()
 
 
-@FUZZ_ONLY
-def test_two_datasets_are_compared(tmp_path):
-    out, other = tmp_path / "x.svg", FIXTURES / "modalities" / "synthetic_D_2byte_proto2.pbin"
-    result = run(PACK, other, "--diff", "--eos", "50256", "--screenshot", out, "--size", "80x24")
-    assert result.returncode == 0, result.stderr
-    drawn = out.read_text().replace("&#160;", " ")
-    assert "Compare" in drawn
-    assert "identical" in drawn
-    for words in ([PACK], [PACK, PACK, PACK]):
-        result = run(*words, "--diff")
-        assert result.returncode == 2
-        assert "--diff compares two datasets" in result.stderr
-    result = run(PACK, FIXTURES / "bad" / "modalities", "--diff", "--screenshot", out, "--size", "80x24")
-    assert result.returncode == 0, result.stderr  # one of both can be read
-    assert "no dataset to compare with" in out.read_text().replace("&#160;", " ")
-
-
 def test_unknown_theme_is_refused():
     result = run(PACK, "--theme", "nonsense", "--screenshot", "x.svg")
     assert result.returncode == 2

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 from amount import FUZZ_ONLY
-from browsing import BLOCKS, PACK, STORE, browse, reader_text, tab_of
+from browsing import PACK, STORE, browse, reader_text, tab_of
 from paths import FIXTURES
 
 import tokfmt
@@ -107,27 +107,6 @@ def test_a_split_that_cannot_be_read_is_a_place_of_its_own(tmp_path):
 
 
 @FUZZ_ONLY
-def test_splits_side_by_side():
-    async def steps(app, press):
-        def verdict():
-            return str(app.query_one("#verdict").render())
-
-        await press("5")
-        assert f"identical: {split_of(STORE, 'train').info.sequences:,} documents" in verdict()
-        await press("V")
-        assert {session.split for session in app.sessions.values()} == {"validation"}
-        count = split_of(STORE, "validation").info.sequences
-        assert f"identical: {count:,} documents" in verdict()
-        app.show_split("train", (1,))
-        await press()
-        assert "identical" not in verdict()
-        assert "validation" in app.tab.sides[0].border_subtitle
-        assert "train" in app.tab.sides[1].border_subtitle
-
-    browse([STORE, STORE], steps)
-
-
-@FUZZ_ONLY
 def test_unknown_or_missing_dataset_is_reported(tmp_path):
     (tmp_path / "x.bin").write_bytes(b"\x05" * 41)
 
@@ -147,18 +126,3 @@ def test_unknown_or_missing_dataset_is_reported(tmp_path):
         assert reader_text(app)
 
     browse([PACK, tmp_path / "x.bin", tmp_path / "nowhere.pbin"], steps)
-
-
-@FUZZ_ONLY
-def test_unreadable_dataset_is_not_compared(tmp_path):
-    bad = tmp_path / "x.pbin"
-    bad.write_bytes(b"\x05" * 40)
-
-    async def steps(app, press):
-        await press("5", "n", "N", "v", "g", "right_square_bracket", "right_curly_bracket", "V")
-        assert "x.pbin" in str(app.query_one("#verdict").render())
-        assert app.tab.idle
-        await press("1", "down")
-        assert tab_of(app).where == (1, 0)
-
-    browse([BLOCKS, bad], steps)

@@ -15,7 +15,6 @@ KEPT = Path(__file__).with_name("snapshots")
 TOKENIZER = ("--tokenizer", "sample/tokenizer")
 PACK, TEXT, MIX = ("corpus.pbin", *TOKENIZER), ("sample/corpus.jsonl",), ("mix.toml", *TOKENIZER)
 PADDED = ("fixtures/hdf5/padded_eos",)
-PAIR = ("corpus.pbin", "changed.jsonl", "--diff", *TOKENIZER)
 SCREENS = {
     # the list, and moves in it
     "ids": (("corpus.pbin",), ""),
@@ -88,12 +87,6 @@ SCREENS = {
     "help of the overview": (PACK, "2 question_mark"),
     "datasets": (("corpus.pbin", "short.pbin"), "d"),
     "another dataset": (("corpus.pbin", "short.pbin"), "d down enter"),
-    "comparison": (PAIR, ""),
-    "next pair that differs": (PAIR, "right_curly_bracket"),
-    "stacked comparison": (PAIR, "n s"),
-    "comparison as ids": (PAIR, "n m"),
-    "comparison of samples": (("fixtures/hdf5/packed_overlap", "fixtures/hdf5/shuffled", "--diff"), "v n"),
-    "comparison of padding": (("fixtures/hdf5/padded_pad0", "fixtures/hdf5/padded_eos", "--diff"), "v n"),
     "catalog, sorted": (("sample",), "vertical_line down enter"),
     "catalog, filtered": (("sample",), "slash c o r p enter"),
     "catalog, opened": (("sample",), "down enter"),
@@ -106,7 +99,7 @@ SCREENS = {
 
 COLORED = (
     "ids", "text without a tokenizer", "reader as ids", "a mark", "a hit and the next one", "samples",
-    "a sample of a recipe as ids", "bytes, a part open", "comparison", "columns of fields",
+    "a sample of a recipe as ids", "bytes, a part open", "columns of fields",
 )  # fmt: skip
 """Screens whose colors are kept as well: a letter for each run of one style."""
 
@@ -115,8 +108,7 @@ ALIKE = {
     "half a page", "a page and half a page back", "a byte of lines", "a byte of samples", "back",
     "second line of the reader", "end of a line", "half a page of the reader", "pages of the reader",
     "the hit before", "filtered text", "bytes of lines", "bytes, a byte", "sequences of a token",
-    "a sample of a recipe", "next part", "columns", "next pair that differs", "comparison as ids",
-    "comparison of padding",
+    "a sample of a recipe", "next part", "columns",
 }  # fmt: skip
 """Screens that others show after more keys, or of another format: `make fuzz` and `SNAPSHOTS=renew` draw them."""
 

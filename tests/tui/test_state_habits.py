@@ -1,11 +1,8 @@
 """What hands know from vim, from web browsers and from the mouse: hits, ends, half pages, the way back, recent lines."""
 
-import shutil
-
 import pytest
 from amount import FUZZ_ONLY
 from browsing import PACK, browse
-from paths import CORPUS, TOKENIZER
 from textual.widgets import Input
 
 from tokfmt.browser.data.state import Queries, recall, remember
@@ -60,14 +57,3 @@ def test_queries_of_a_file_that_somebody_edited():
     assert Queries(PACK).all == ["a", "c"]
     remember(PACK, queries={"a": 1})
     assert Queries(PACK).all == []
-
-
-def test_a_tokenizer_of_last_time_is_used_for_both_sides():
-    remember(CORPUS, tokenizer=str(TOKENIZER))
-
-    async def steps(app, press):
-        await press("5")
-        assert [session.port.unit for session in app.tab.sessions] == ["token", "token"]
-        assert app.tab.marks.hunks == () or app.tab.comparison.differing
-
-    browse([CORPUS, shutil.copy(CORPUS, "copy.jsonl")], steps)

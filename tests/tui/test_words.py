@@ -126,7 +126,7 @@ def test_keys_that_do_nothing_say_so_and_one_thing_is_said_at_a_time():
     async def steps(app, press):
         await press("V")
         assert said(app) == ["This dataset has no other splits."]
-        await press("d", "n", "5")
+        await press("d", "n")
         assert len(said(app)) == 1
         await press("enter")
         assert type(app.focused).__name__ == "Reader"
