@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import argparse
 import html
+import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -62,7 +64,6 @@ SCREENS = (
     Screen("sample", ("mix.toml", *_TOKENIZER), "g 1 enter"),
     Screen("packing", ("packed.toml", *_TOKENIZER), "g 1 3 enter"),
     Screen("fill", ("padded.toml", *_TOKENIZER), "2"),
-    Screen("difference", ("corpus.pbin", "changed.jsonl", "--diff", *_TOKENIZER), "n"),
     Screen("catalog", ("sample",)),
     Screen("help", _PACK, "question_mark"),
     Screen("palette", _PACK, "ctrl+p"),
@@ -96,7 +97,7 @@ def run(words: Sequence[str], home: Path) -> None:
 
 
 def prepare(home: Path, run: Callable[[Sequence[str], Path], object] = run) -> None:
-    """Write the datasets that the screens show to an empty directory.
+    """Write the datasets of the screens and of the snapshots of tests/cli to an empty directory.
 
     Args:
         home: The directory.
@@ -111,6 +112,10 @@ def prepare(home: Path, run: Callable[[Sequence[str], Path], object] = run) -> N
         "recipe -q web=corpus.pbin books=short.pbin --seq-len 512 --pack document -o padded.toml",
     ):
         run(words.split(), home)
+    shutil.copytree(home / "sample" / "tokenizer", home / "other")
+    model = json.loads((home / "other" / "tokenizer.json").read_text())
+    del model["model"]["merges"][500:]
+    (home / "other" / "tokenizer.json").write_text(json.dumps(model))
     lines = (home / "sample" / "corpus.jsonl").read_text().splitlines(keepends=True)
     lines[3] = lines[3].replace("the ", "a ", 1)
     del lines[5]

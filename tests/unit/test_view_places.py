@@ -28,7 +28,9 @@ def opened(path, **given):
 
 
 def spread(count, most=200 if NIGHTLY else 24):
-    return sorted({*range(min(count, 40 if NIGHTLY else 6)), *np.linspace(0, count - 1, min(count, most)).astype(int).tolist()})
+    return sorted(
+        {*range(min(count, 40 if NIGHTLY else 6)), *np.linspace(0, count - 1, min(count, most)).astype(int).tolist()}
+    )
 
 
 def there_and_back(reader, positions):

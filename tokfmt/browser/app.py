@@ -81,7 +81,6 @@ class Browser(TypeAhead):
         others: Requests for the other datasets, which are opened when they are first shown.
         tokenizer: The tokenizer as the user gave it.
         theme: Name of a theme.
-        compared: The second dataset, opened; the browser then starts with the comparison.
         catalog: The datasets of a folder, of which the user opens some; `session` is then that of the folder, which
             cannot be read as a dataset.
         at: The place in the first dataset to show at first; None for its beginning.
@@ -103,16 +102,14 @@ class Browser(TypeAhead):
         others: Sequence[SourceRequest] = (),
         tokenizer: str | None = None,
         theme: str = DARK,
-        compared: Session | None = None,
         catalog: Catalog | None = None,
         at: Spot | None = None,
     ) -> None:
         super().__init__()
         self.scroll_sensitivity_y = 3.0  # lines per turn of the wheel
         self.requests = [session.request, *others]
-        self.sessions: dict[int, Session] = {0: session, **({} if compared is None else {1: compared})}
+        self.sessions: dict[int, Session] = {0: session}
         self.catalog = catalog
-        self.tabs = [tab for tab in TABS if len(self.requests) == 2 or not tab.pair]
         self.loadings: dict[int, Loading] = {}
         self._openings, self._exports, self._copies = Work(self), Work(self), Work(self)
         self._new: list[Tab] = []  # tabs without a layout
@@ -126,17 +123,15 @@ class Browser(TypeAhead):
         self._pressed: tuple[Screen[Any], Offset, float] | None = None  # the last press: its screen, place and time
         self._spots = {} if at is None else {0: at}  # places to show when the datasets have loaded them
         self.current, self._tokenizer, self.resumes = 0, tokenizer, False
-        self.entry: Entry = TABS[0] if compared is None else next(tab for tab in TABS if tab.pair)
+        self.entry: Entry = TABS[0]
         if theme != DARK:
             self.theme = theme
 
     def compose(self) -> ComposeResult:
         yield Card()
-        yield TopBar([(tab.name, tab.title, tab.key) for tab in self.tabs])
+        yield TopBar([(tab.name, tab.title, tab.key) for tab in TABS])
         with ContentSwitcher(initial=self.entry.name):
             yield TABS[0].make(self)
-            if self.entry is not TABS[0]:
-                yield self.entry.make(self)
         yield KeyBar()
 
     def _resume(self) -> None:
@@ -255,7 +250,7 @@ class Browser(TypeAhead):
                 self._show(number)
             self._spots.pop(number, None)
             if spot.split:
-                self.show_split(spot.split, then=lambda: self._enter(spot, number))
+                self._show_split(spot.split, lambda: self._enter(spot, number))
             else:
                 self._enter(spot, number)
 
@@ -438,23 +433,14 @@ class Browser(TypeAhead):
         format_ = session.opened.format
         self._looks.begin(number, lambda _: stamp_of(session.path, format_), seen)
 
-    def show_split(
-        self, split: str, numbers: Sequence[int] | None = None, then: Callable[[], None] = lambda: None
-    ) -> None:
-        """Show another split of datasets that have it.
-
-        Args:
-            split: Name of the split.
-            numbers: Numbers of the datasets; None for the one on the screen.
-            then: Called when the split is shown.
-        """
-        for number in (self.current,) if numbers is None else numbers:
-            before = self.sessions[number]
-            if split == before.split and number in self._openings:  # the last request wins
-                self._openings.cancel(number)
-            elif split in before.splits and split != before.split:
-                self._change(number, split, then)
-                then = lambda: None  # noqa: E731
+    def _show_split(self, split: str, then: Callable[[], None]) -> None:
+        """Show a split of the dataset on the screen, if it has it, and call `then`."""
+        number, before = self.current, self.session
+        if split in before.splits and split != before.split:
+            self._change(number, split, then)
+            return
+        if split == before.split:  # the last request wins
+            self._openings.cancel(number)
         then()
 
     def _change(self, number: int, split: str, then: Callable[[], None]) -> None:
@@ -474,38 +460,6 @@ class Browser(TypeAhead):
             opened(aside)
         else:
             self._open(number, lambda: other_split(before, split, tokenizer), opened)
-
-    def pair(self) -> tuple[Session, Session] | None:
-        for number in (0, 1):
-            if number not in self.loadings and number not in self._openings:
-                known = number in self.sessions
-                self._want(number, (lambda: None) if known else self.refresh_tabs)
-        return (self.sessions[0], self.sessions[1]) if {0, 1} <= self.sessions.keys() else None
-
-    def pair_waits(self) -> str:
-        if missing := [name for number, name in ((0, "A"), (1, "B")) if number not in self.sessions]:
-            return f"opening {' and '.join(missing)}"
-        for number in (0, 1):
-            if self.sessions[number].refused is not None:
-                continue
-            if self.loadings[number].job is None:
-                self._agree(number)
-            self.loadings[number].start_documents()
-        names = [name for number, name in ((0, "A"), (1, "B")) if self.loadings[number].stage is not None]
-        return f"opening {' and '.join(names)}" if names else ""
-
-    def _agree(self, number: int) -> None:
-        """Use the tokenizer of the other side for a side without one, and that of A for two texts."""
-        session, other = self.sessions[number], self.sessions[1 - number]
-        if other.choice is None or other.vocabulary is None:
-            return
-        if session.vocabulary is None and not (session.choice or session.failure):
-            session.choice = other.choice
-            self.loadings[number].start()
-            return
-        both = session.of_text and other.of_text and session.vocabulary is not None and session.choice is not None
-        if number and both and session.choice != other.choice:
-            self.loadings[number].change(other.choice)  # else each text would differ
 
     def refresh_tabs(self) -> None:
         for tab in self.query(Tab):
@@ -615,11 +569,7 @@ class Browser(TypeAhead):
                 widget.post_message(Resize(widget.size, widget.virtual_size, widget.container_size))
 
     def action_tab(self, name: str) -> None:
-        entry = next(entry for entry in TABS if entry.name == name)
-        if entry in self.tabs:
-            self._show_tab(entry)
-        else:
-            self.notify("A comparison needs two datasets: tokfmt browse A B --diff")
+        self._show_tab(next(entry for entry in TABS if entry.name == name))
 
     def action_list(self, words: str) -> None:
         """List the rows that a query finds; all of them for ""."""
@@ -684,8 +634,7 @@ class Browser(TypeAhead):
     def action_help(self) -> None:
         from tokfmt.browser.dialogs import Page, help_blocks
 
-        absent = [f"tab('{entry.name}')" for entry in TABS if entry not in self.tabs]
-        self.push_screen(Page("Keys", help_blocks(self, self.tab, self, without=absent)))
+        self.push_screen(Page("Keys", help_blocks(self, self.tab, self)))
 
     async def action_tokenizers(self) -> None:
         """Ask for a tokenizer, and show the dataset with it."""
@@ -702,12 +651,11 @@ class Browser(TypeAhead):
         await self.push_screen(TokenizerList(known_tokenizers(session), used), answered)
 
     def use_tokenizer(self, name: str) -> None:
-        """Show the dataset on the screen with another tokenizer, or with none; a comparison uses it on both sides."""
+        """Show the dataset on the screen with another tokenizer, or with none."""
         from tokfmt.browser.data.tokenizers import NONE
 
-        for number in (0, 1) if self.entry.pair else (self.current,):
-            if number in self.loadings:
-                self.loadings[number].change(None if name == NONE else Choice(name, "key T"))
+        if self.current in self.loadings:
+            self.loadings[self.current].change(None if name == NONE else Choice(name, "key T"))
         self.refresh_tabs()
 
     async def action_datasets(self) -> None:
@@ -754,8 +702,6 @@ class Browser(TypeAhead):
         if action == "cancel":
             loading = self.loadings.get(self.current)
             return bool(self._openings) or (loading is not None and loading.job is not None)
-        if action == "tab":
-            return any(parameters == (entry.name,) for entry in self.tabs)
         several = len(self.requests) > 1 or self.catalog is not None
         return {"no_split": False, "datasets": several, "suspend_process": not self.is_web}.get(action, True)
 

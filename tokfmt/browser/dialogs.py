@@ -392,13 +392,12 @@ _SIGNS = (
 )
 
 
-def help_blocks(app: App[None], *places: Widget | App[None], without: Collection[str] = ()) -> list[Block]:
+def help_blocks(app: App[None], *places: Widget | App[None]) -> list[Block]:
     """Return the blocks of the help, one for each task: the keys of some places, and of the widgets in them.
 
     Args:
         app: The browser.
         places: What has keys: a tab or a screen, and the browser. A key of an earlier one hides that of a later one.
-        without: Actions that this run does not have.
     """
     blocks: dict[str, dict[str, list[str]]] = {task: {} for task in keys.TASKS}
     hidden: set[str] = set()
@@ -407,7 +406,7 @@ def help_blocks(app: App[None], *places: Widget | App[None], without: Collection
         own = [binding for binding in bindings_of(place) if binding.key not in hidden]
         hidden |= {binding.key for binding in own}
         for binding in (*own, *(binding for widget in inside for binding in bindings_of(widget))):
-            if binding.group is not None and binding.action not in without:
+            if binding.group is not None:
                 names = blocks[binding.group.description].setdefault(words_of(binding), [])
                 names += [] if (name := app.get_key_display(binding)) in names else [name]
     found = [(task, [(" ".join(names), words) for words, names in rows.items()]) for task, rows in blocks.items()]

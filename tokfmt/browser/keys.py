@@ -148,33 +148,6 @@ BYTES = [
     *_keys(LOOK, ("z", "zoom", "Enlarge", "Enlarge the bytes")),
 ]
 
-PAIR = [
-    *_keys(
-        GO,
-        ("n", "difference(1)", "Next", "Next difference"),
-        ("N", "difference(-1)", "Previous", "Previous difference"),
-        ("right_square_bracket", "by(1)", "Next row", "", "]"),
-        ("left_square_bracket", "by(-1)", "Row before", "Previous row", "["),
-    ),
-    *_keys(LOOK, ("m", "mode", "Text/IDs"), ("s", "stack", "Stack", "Stack the sides, or not")),
-]
-COMPARE = [
-    *_keys(OPEN, ("escape", "stop", "Stop", "Stop comparing")),
-    *_keys(
-        GO,
-        ("right_curly_bracket", "differing(1)", "Next pair", "Next pair that differs", "}"),
-        ("left_curly_bracket", "differing(-1)", "Previous pair", "Previous pair that differs", "{"),
-        ("g", "jump", "Go to", "Go to a row of A; gg goes to the first token"),
-    ),
-    *_keys(
-        TAKE,
-        ("c", "copy", "Copy", "Copy the side with the cursor: its text, or its IDs (m)"),
-        ("D", "copy_difference", "Copy difference", "Copy the difference under the cursor"),
-    ),
-    *_keys(LOOK, ("v", "view", "View", "Show documents or samples")),
-    *_keys(OPEN, ("V", "split", "Split", "Next split of both")),
-]
-
 # lists and readers
 
 LINES = [
@@ -269,10 +242,10 @@ EXPORT = _keys(None, ("escape", "leave", "Cancel"))
 
 _RANKS = (
     ("escape", "stop", "cancel", "leave", "whole"),  # these come and go
-    ("hit", "difference"),
+    ("hit",),
     ("unfilter", "all"),
     ("read", "occurrences", "choose", "sequence", "write"),
-    ("split", "turn", "open", "part(1)", "next_border", "list", "differing(1)"),
+    ("split", "turn", "open", "part(1)", "next_border", "list"),
     ("jump", "byte"),
     ("find",),
     ("datasets",),  # only where there are several, as in a catalog: nothing else shows the way back to it

@@ -65,9 +65,6 @@ class At(click.ParamType[Any]):
     help="Place to begin at, such as 123:45 or samples:12:0; the key y copies it.",
 )
 @click.option(
-    "--diff", "compare", is_flag=True, help="Show two datasets side by side, and go from difference to difference."
-)
-@click.option(
     "--theme",
     type=THEME,
     metavar="NAME",
@@ -94,10 +91,6 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
         dataclasses.replace(named, paths=(path,), recursive=False, ignore_manifest=False)
         for path in (dataset_paths(named) if folder is None else [folder])
     ]
-    if given["compare"] and given["at"] is not None:
-        raise click.UsageError("--at is a place in one dataset, and --diff shows two. Leave one of them out")
-    if given["compare"] and len(requests) != 2:
-        raise click.UsageError(f"--diff compares two datasets (found {len(requests)}). Name two")
     if given["tokenizer"] is not None:
         from tokfmt.text.hub import refuse_lost_path
 
@@ -109,8 +102,8 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
         if folder is not None:
             app = _catalog(requests[0], folder, given["tokenizer"], given["theme"])
         else:
-            app = _app(requests, given["tokenizer"], given["theme"], compare=given["compare"], at=given["at"])
-            app.resumes = given["at"] is None and given["screenshot"] is None and not given["compare"]
+            app = _app(requests, given["tokenizer"], given["theme"], given["at"])
+            app.resumes = given["at"] is None and given["screenshot"] is None
     if given["screenshot"] is not None:
         _draw(app, given["screenshot"], given["keys"].split(), given["size"])
         _raise_if_none_opened(app)
@@ -223,9 +216,7 @@ def _folder(named: Any) -> Any:
     return place if several else None
 
 
-def _app(
-    requests: list[Any], tokenizer: str | None, theme: str | None, *, compare: bool = False, at: Any = None
-) -> Any:
+def _app(requests: list[Any], tokenizer: str | None, theme: str | None, at: Any) -> Any:
     """Return the browser with the first dataset open.
 
     A damaged dataset is opened with the parts and bytes that can be shown. Other errors are raised: a missing file,
@@ -234,16 +225,15 @@ def _app(
     from tokfmt.browser.data.session import shown_session
     from tokfmt.errors import TokfmtError
 
-    session, *compared = [shown_session(request, tokenizer) for request in requests[: 2 if compare else 1]]
-    for one in (session, *compared):
-        error = one.refused
-        if error is not None:
-            code = error.exit_code if isinstance(error, TokfmtError) else 0
-            if code != TokfmtError.exit_code or not one.path.is_there():
-                raise error
+    session = shown_session(requests[0], tokenizer)
+    error = session.refused
+    if error is not None:
+        code = error.exit_code if isinstance(error, TokfmtError) else 0
+        if code != TokfmtError.exit_code or not session.path.is_there():
+            raise error
     from tokfmt.browser.app import DARK, Browser
 
-    return _themed(Browser(session, requests[1:], tokenizer, DARK, next(iter(compared), None), at=at), theme)
+    return _themed(Browser(session, requests[1:], tokenizer, DARK, at=at), theme)
 
 
 def _catalog(request: Any, folder: Any, tokenizer: str | None, theme: str | None) -> Any:

@@ -17,7 +17,6 @@ prompts      the tokens at the end of prompts, and samples whose loss begins els
 parts        the parts of a row: its documents with their sources, its padding
 frequency    how often each token ID is in a small dataset
 check        the check of a dataset
-pairing      two aligned datasets, their rows in step, and the tokens that differ between two rows
 tokenizers   tokenizers to choose from
 catalog      the datasets below a folder or a bucket, and their facts
 answers      the places that a typed line names

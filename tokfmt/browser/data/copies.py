@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,35 +75,6 @@ def copied(session: Session, row: int, part: range, *, ids: bool) -> Copied:
     text = data.decode("utf-8", "backslashreplace")
     escaped = "" if text.encode() == data else "; bytes that are not UTF-8 are written \\xNN"
     return Copied(text, f"{amount} of {where} as text, {len(text):,} characters{escaped}")
-
-
-def copied_difference(sessions: Sequence[Session], rows: Sequence[int], parts: Sequence[range]) -> Copied:
-    """Return what two rows hold in place of each other: the lines of A after "- ", and those of B after "+ ".
-
-    Args:
-        sessions: The datasets A and B.
-        rows: The row of each.
-        parts: The units of each that differ; an empty range means none.
-
-    Raises:
-        TokfmtError: A part is too long for a clipboard, or cannot be read.
-    """
-    places = list(zip(sessions, rows, parts, strict=True))
-
-    def read(*, ids: bool) -> list[str]:
-        return [copied(session, row, part, ids=ids).text if part else "" for session, row, part in places]
-
-    found = read(ids=any(session.token_style.decoder is None for session in sessions))
-    if found[0] == found[1]:  # one text may have several IDs
-        found = read(ids=True)
-    if found[0] == found[1]:
-        raise OptionError("the tokens are equal there: only their loss mask or labels differ")
-    lines = [f"{sign} {line}" for sign, text in zip("-+", found, strict=True) if text for line in text.split("\n")]
-    held = [
-        f"{counted(len(part), session.port.unit)} of {session.view.singular} {row:,} of {name}"
-        for name, (session, row, part) in zip("AB", places, strict=True)
-    ]
-    return Copied("\n".join(lines), " and ".join(held))
 
 
 def chosen_rows(words: str, count: int, sets: Mapping[str, Numbers]) -> Numbers:

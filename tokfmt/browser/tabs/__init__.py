@@ -10,5 +10,4 @@ TABS = (
     Entry("statistics", "Overview", "2", "statistics:StatisticsTab"),
     Entry("findings", "Problems", "3", "findings:FindingsTab"),
     Entry("index", "Bytes", "4", "index:IndexTab"),
-    Entry("compare", "Compare", "5", "compare:CompareTab", pair=True),
 )

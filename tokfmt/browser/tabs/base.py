@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -27,14 +27,12 @@ class Entry(NamedTuple):
         title: Title on the screen.
         key: Key that shows the tab.
         widget: Where the class is: "module:Class", the module within `tokfmt.browser.tabs`.
-        pair: Show the tab only if two datasets are open.
     """
 
     name: str
     title: str
     key: str
     widget: str
-    pair: bool = False
 
     def make(self, host: Host) -> Tab:
         """Make the widget. Its module is imported only now, as the modules of all tabs take a quarter of a second."""
@@ -53,8 +51,6 @@ class Host(Protocol):
     entry: Entry
     """The tab on the screen."""
 
-    def pair(self) -> tuple[Session, Session] | None: ...
-    def pair_waits(self) -> str: ...
     def action_cancel(self) -> None: ...
     def refresh_tabs(self) -> None: ...
     def say(self) -> None: ...
@@ -65,10 +61,6 @@ class Host(Protocol):
     def leave(self, where: Where | None = None) -> None: ...
     def copy(self, text: str, description: str) -> None: ...
     def number_of(self, request: SourceRequest) -> int: ...
-
-    def show_split(
-        self, split: str, numbers: Sequence[int] | None = None, then: Callable[[], None] = lambda: None
-    ) -> None: ...
 
     async def export_lines(self, records: Iterable[Mapping[str, object]], what: str, stem: str) -> None: ...
 

@@ -414,34 +414,6 @@ def filter_words(filtered: SearchJob) -> str:
     return f"▼ {printable(filtered.words)}: {short(results.sequences)}{more}{cut}{failed}"
 
 
-_KINDS = {
-    "plain": "$foreground",
-    "good": "bold $text-success",
-    "bad": "bold $text-error",
-    "busy": "$text-warning",
-    "dim": "$quiet",
-}
-
-
-class StatusLine(Static):
-    """A line of words, each of a kind: "plain", "good", "bad", "busy", "dim"."""
-
-    def __init__(self, id: str) -> None:  # noqa: A002 - Textual's word
-        super().__init__(id=id)
-        self._parts: Sequence[tuple[str, str]] = ()
-
-    def say(self, parts: Sequence[tuple[str, str]]) -> None:
-        """Show words with their kinds."""
-        if parts != self._parts:
-            self._parts, height = parts, self.styles.height
-            self.refresh(layout=height is not None and height.is_auto)
-
-    def render(self) -> Content:
-        return Content.styled(_GAP, _KINDS["dim"]).join(
-            pressing(text).stylize_before(_KINDS[kind]) for text, kind in self._parts
-        )
-
-
 class Divider(Widget):
     """A border that posts the column it is dragged to."""
 

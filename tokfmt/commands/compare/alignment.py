@@ -1,6 +1,6 @@
 """Align two datasets: find the sequences that are equal in order, those that moved, and those of one side only.
 
-`diff`, `check --against` and the browser's `--diff` use this alignment.
+`diff` and `check --against` use this alignment.
 
 1. Common beginnings are compared as arrays, at the speed of memory.
 2. From the first difference on, every sequence has a fingerprint. A longest common subsequence of the fingerprints is
@@ -163,23 +163,13 @@ class Alignment:
         if swap is not None:
             yield swap
         elif a not in self._seconds:
-            yield Difference("moved", a, self.elsewhere(0, a), a, b)
-
-    def elsewhere(self, side: int, row: int) -> int | None:
-        """Return the number on the other side of a moved sequence of A (side 0) or B (side 1); None if not moved."""
-        order = self.moves if side == 0 else self._by_b
-        at = int(np.searchsorted(order[:, side], row))
-        return int(order[at, 1 - side]) if at < len(order) and order[at, side] == row else None
-
-    @cached_property
-    def _by_b(self) -> Positions:
-        """The moves, ascending in B."""
-        return self.moves[np.argsort(self.moves[:, 1])]
+            at = int(np.searchsorted(self.moves[:, 0], a))
+            yield Difference("moved", a, int(self.moves[at, 1]), a, b)
 
     def stretches(self) -> Iterator[Stretch]:
         """Yield the differences side by side: every sequence that is not in a run belongs to one stretch."""
         starts, stops = self._gaps
-        moved = self.moves[:, 0], self._by_b[:, 1]
+        moved = self.moves[:, 0], np.sort(self.moves[:, 1])
         edges = [(np.searchsorted(m, starts[:, k]), np.searchsorted(m, stops[:, k])) for k, m in enumerate(moved)]
         for gap in np.flatnonzero((stops > starts).any(1)).tolist():
             rows = [list(m[low[gap] : high[gap]].tolist()) for m, (low, high) in zip(moved, edges, strict=True)]
@@ -296,7 +286,6 @@ def align(
     b: Side,
     workers: Workers,
     progress: Callable[[int], None] = lambda _: None,
-    begun: Callable[[int], None] = lambda _: None,
 ) -> Alignment:
     """Align two datasets.
 
@@ -305,7 +294,6 @@ def align(
         b: The second dataset.
         workers: The workers.
         progress: Called with the number of tokens of both sides that were passed since the last call.
-        begun: Called with the number of equal sequences at the beginning, before the other sequences are aligned.
 
     Raises:
         OptionError: If too many sequences follow the first difference for the memory of this machine.
@@ -313,7 +301,6 @@ def align(
     head = 0
     if isinstance(a, AxisSide) and isinstance(b, AxisSide) and a.ignored_end is None and b.ignored_end is None:
         head = alike_from_start(a, b, workers, lambda tokens: progress(2 * tokens))
-    begun(head)
     check_room(a.count + b.count - 2 * head, head)
     if head == a.count == b.count:
         return aligned(_NONE, _NONE, head)
