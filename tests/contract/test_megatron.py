@@ -10,7 +10,7 @@ import pytest
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.errors import FormatError, LossyConversionError, OptionError, TokfmtError
+from tokfmt.errors import FormatError, OptionError, TokfmtError, UnsupportedError
 from tokfmt.formats.megatron import FORMAT
 from tokfmt.testing import FormatContract
 
@@ -290,127 +290,70 @@ def test_many_parts_of_the_tokens(tmp_path):
         assert [ids.tolist() for ids in dataset] == documents
 
 
-FAIRSEQ_CODES = {"<u1": 1, "<i4": 4, "<i8": 5, "<u2": 8, "<u4": 9}
-"""The dtype codes of fairseq's indexes of which the IDs below have a value for tokfmt to read."""
 SENTENCES = [[4, 9, 5, 2], [2], [6, 7, 2], [], [200, 5, 2]]
+LENGTHS = np.array([len(one) for one in SENTENCES])
+COLUMNS = LENGTHS.astype("<i4").tobytes() + (2 * (np.cumsum(LENGTHS) - LENGTHS)).astype("<i8").tobytes()
+MARKS = np.arange(len(LENGTHS) + 1, dtype="<i8").tobytes()
+SPANS = np.array([2, 0, 1, 0, 0, 0, 0, 2, 3, 1, 2], "<i4").tobytes()
 
 
-def write_fairseq(prefix, dtype, sentences=SENTENCES):
-    """A memory-mapped dataset of fairseq-preprocess: no document indices, and a header of 26 bytes."""
-    lengths = np.array([len(one) for one in sentences], np.int64)
-    pointers = (np.cumsum(lengths) - lengths) * np.dtype(dtype).itemsize
-    index = b"MMIDIDX\0\0" + struct.pack("<QBQ", 1, FAIRSEQ_CODES[dtype], len(lengths))
-    prefix.with_suffix(".idx").write_bytes(index + lengths.astype("<i4").tobytes() + pointers.astype("<i8").tobytes())
-    np.concatenate([np.array(one, dtype) for one in sentences]).tofile(prefix.with_suffix(".bin"))
-    return prefix.with_suffix(".bin")
+def counts(version, code=8, flags=b"", marks=True):
+    head = b"MMIDIDX\0\0" + struct.pack("<Q", version) + flags + struct.pack("<BQ", code, len(LENGTHS))
+    return head + (struct.pack("<Q", len(LENGTHS) + 1) if marks else b"")
 
 
-@pytest.mark.parametrize("dtype", FAIRSEQ_CODES)
-def test_an_index_of_fairseq_is_read(dtype, tmp_path):
-    path = write_fairseq(tmp_path / "train", dtype)
-    with tokfmt.open(path, eos="none") as dataset:
-        assert dataset.format == "megatron"
-        assert [one.tolist() for one in dataset] == SENTENCES
-    (report,) = tokfmt.check(path, deep=True)
-    assert not report.findings
-    assert tokfmt.info(path).extras["variant"] == "fairseq"
-    tokfmt.convert(path, tmp_path / "x_document.bin", eos="none", to_eos="none")
-    assert documents(tmp_path / "x_document.bin") == SENTENCES
+OF_OTHERS = {
+    "fairseq": counts(1, marks=False) + COLUMNS,
+    "fairseq, uint32": counts(1, 9, marks=False) + COLUMNS,
+    "Fast-LLM 2 without a flag": counts(2) + COLUMNS + SPANS + MARKS,
+    "Fast-LLM 2 with spans": counts(2, flags=b"\1") + COLUMNS + SPANS + MARKS,
+    "Fast-LLM 3": counts(3, flags=b"\0\0") + COLUMNS + MARKS,
+}
 
 
-def test_no_cut_of_an_index_is_read_as_another_kind(tmp_path):
-    """An index of Megatron-LM that lacks 16 bytes or more can have the size of one of fairseq."""
-    path = write_fairseq(tmp_path / "train", "<u2")
-    index = path.with_suffix(".idx")
-    raw = index.read_bytes()
-    lengths = [len(one) for one in SENTENCES]
-    full = (
-        raw[:26] + struct.pack("<Q", len(lengths) + 1) + raw[26:] + np.arange(len(lengths) + 1, dtype="<i8").tobytes()
-    )
-    for whole in (raw, full):
-        index.write_bytes(whole)
-        with tokfmt.open(path, eos="none") as dataset:
-            assert [len(one) for one in dataset] == lengths
+@pytest.mark.parametrize("kind", OF_OTHERS)
+def test_an_index_of_another_tool_is_named_with_the_next_step(kind, tmp_path):
+    (tmp_path / "train.idx").write_bytes(OF_OTHERS[kind])
+    np.concatenate(SENTENCES).astype("<u2").tofile(tmp_path / "train.bin")
+    with pytest.raises(UnsupportedError) as caught:
+        tokfmt.open(tmp_path / "train.bin", eos="none")
+    assert str(tmp_path / "train.idx") in str(caught.value) and kind.split(",")[0].split()[0] in str(caught.value)
+    assert "--from array --from-opt bare=DTYPE --eos ID" in str(caught.value)
+    with tokfmt.open(tmp_path / "train.bin", format="array", options={"bare": "uint16"}, eos=2) as dataset:
+        assert [*dataset[0], 2, 2, *dataset[2]] == [4, 9, 5, 2, 2, 6, 7]
+
+
+def test_no_cut_of_an_index_is_read(tmp_path):
+    """One of Megatron-LM that lacks 16 bytes or more can have the size of one of fairseq."""
+    path = tmp_path / "train.bin"
+    np.concatenate(SENTENCES).astype("<u2").tofile(path)
+    for whole in (counts(1) + COLUMNS + MARKS, *OF_OTHERS.values()):
         for size in range(len(whole)):
-            index.write_bytes(whole[:size])
+            path.with_suffix(".idx").write_bytes(whole[:size])
             with pytest.raises(FormatError):
                 tokfmt.open(path, format="megatron", eos="none")
-
-
-def test_tokens_of_fairseq_that_were_cut_are_reported(tmp_path):
-    path = write_fairseq(tmp_path / "train", "<u2")
-    path.write_bytes(path.read_bytes()[:-2])
-    (report,) = tokfmt.check(path)
-    assert [one.code for one in report.findings] == ["TF604"]
-    tokfmt.convert(path, tmp_path / "x_document.bin", eos="none", to_eos="none", allow_partial=True)
-    assert documents(tmp_path / "x_document.bin") == SENTENCES[:-1]
+    path.with_suffix(".idx").write_bytes(counts(1) + COLUMNS + MARKS)
+    with tokfmt.open(path, eos="none") as dataset:
+        assert [one.tolist() for one in dataset] == SENTENCES
 
 
 def test_the_older_index_of_fairseq_is_refused_because_its_ids_are_shifted(tmp_path):
     """fairseq adds one to each ID, and takes it away when it reads; its index has no number of documents."""
-    bounds = np.cumsum([0, *map(len, SENTENCES)]).astype("<i8")
+    bounds = np.cumsum([0, *LENGTHS]).astype("<i8")
     head = b"TNTIDX\0\0" + struct.pack("<5Q", 1, 4, 4, len(SENTENCES), len(SENTENCES))
     arrays = np.arange(len(bounds), dtype="<i8"), bounds, np.diff(bounds)
     (tmp_path / "train.idx").write_bytes(head + b"".join(one.tobytes() for one in arrays))
     (np.concatenate(SENTENCES) + 1).astype("<i4").tofile(tmp_path / "train.bin")
     with pytest.raises(FormatError) as caught:
         tokfmt.open(tmp_path / "train.bin", eos="none")
-    assert "fairseq" in str(caught.value) and "mmap" in str(caught.value)
-
-
-def write_fast_llm(prefix, version, flags, spans=(), preferences=b""):
-    """A dataset of Fast-LLM: flags before the dtype code, and spans, first and last token, before the documents."""
-    lengths = np.array([len(one) for one in SENTENCES], "<i4")
-    pointers = 2 * (np.cumsum(lengths) - lengths).astype("<i8")
-    head = b"MMIDIDX\0\0" + struct.pack("<Q", version) + flags + struct.pack("<BQQ", 8, len(lengths), len(lengths) + 1)
-    listed = b"".join(np.array(one, "<i4").tobytes() for one in spans) + preferences
-    index = head + lengths.tobytes() + pointers.tobytes() + listed + np.arange(len(lengths) + 1, dtype="<i8").tobytes()
-    prefix.with_suffix(".idx").write_bytes(index)
-    np.concatenate([np.array(one, "<u2") for one in SENTENCES]).tofile(prefix.with_suffix(".bin"))
-    return prefix.with_suffix(".bin")
-
-
-SPANS = [2, 0, 1, 0, 0], [[0, 0], [2, 3], [1, 2]]
-PREFERENCES = np.tile(np.array([0, 0], "<i4"), 2 * len(SENTENCES)).tobytes()
-
-
-@pytest.mark.parametrize(
-    ("version", "flags", "spans", "preferences", "lost"),
-    [
-        (2, b"", SPANS, b"", "3 spans"),
-        (2, b"\1", SPANS, b"", "3 spans"),
-        (2, b"\0", (), b"", ""),
-        (3, b"\0\0", (), b"", ""),
-        (3, b"\1\0", SPANS, b"", "3 spans"),
-        (3, b"\0\1", (), PREFERENCES, "chosen and rejected spans of 5 documents"),
-    ],
-    ids=["2 without a flag", "2 with spans", "2", "3", "3 with spans", "3 with preferences"],
-)
-def test_an_index_of_fast_llm_is_read(version, flags, spans, preferences, lost, tmp_path):
-    path = write_fast_llm(tmp_path / "x", version, flags, spans, preferences)
-    with tokfmt.open(path, eos="none") as dataset:
-        assert [one.tolist() for one in dataset] == SENTENCES
-    assert tokfmt.info(path).extras["variant"] == "fast-llm"
-    if lost:
-        with pytest.raises(LossyConversionError, match=lost):
-            tokfmt.convert(path, tmp_path / "y.parquet", eos="none", to_eos="none")
-        write_fast_llm(tmp_path / "a", 3, b"\0\0")
-        with pytest.raises(LossyConversionError, match=lost):  # of a folder, its second pair states it
-            tokfmt.convert(tmp_path, tmp_path.parent / "y.parquet", eos="none", to_eos="none")
-    index = path.with_suffix(".idx")
-    whole = index.read_bytes()
-    for size in range(len(whole)):
-        index.write_bytes(whole[:size])
-        with pytest.raises(FormatError):
-            tokfmt.open(path, format="megatron", eos="none")
+    assert "fairseq" in str(caught.value) and "numpy.fromfile('train.bin', '<i4') - 1" in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["X.BIN", "X.IDX"])
 @pytest.mark.parametrize("format_", [None, "megatron"])
 def test_names_in_capitals_are_refused_as_what_they_are(name, format_, tmp_path):
-    path = write_fairseq(tmp_path / "x", "<u2")
-    for one in (path, path.with_suffix(".idx")):
-        one.rename(tmp_path / one.name.upper())
+    (tmp_path / "X.BIN").write_bytes(bytes(22))
+    (tmp_path / "X.IDX").write_bytes(counts(1) + COLUMNS + MARKS)
     with pytest.raises(FormatError) as caught:
         tokfmt.open(tmp_path / name, format=format_, eos="none")
     assert str(tmp_path / name) in str(caught.value)

@@ -49,6 +49,7 @@ def test_formats_have_the_options_that_their_remedies_name():
     for one in tokfmt.list_formats():
         options = ("to", one.write_options), ("from", one.read_options)
         known = {(kind, field.name) for kind, kept in options for field in dataclasses.fields(kept)}
+        owned[one.name] = known
         owned.setdefault(type(one).__module__.split(".")[2], set()).update(known)
         every |= known
     named = 0
@@ -56,9 +57,9 @@ def test_formats_have_the_options_that_their_remedies_name():
         folder, module = path.relative_to(ROOT).parts[1:3] if path.parent != ROOT / "tokfmt" else ("", "")
         known = owned.get(module.removesuffix(".py"), every) if folder == "formats" else every
         for text, line in messages(path):
-            for kind, name in re.findall(r"--(to|from)-opt (\w+)=", text):
+            for other, kind, name in re.findall(r"(?:--from ([\w-]+) )?--(to|from)-opt (\w+)=", text):
                 named += 1
-                assert (kind, name) in known, f"{path}:{line}"
+                assert (kind, name) in owned.get(other, known), f"{path}:{line}"
     assert named > 60
 
 
@@ -75,9 +76,9 @@ def test_remedies_give_options_of_formats_a_value():
 
 OF_OTHERS = {
     "--append-eod", "--data-args-path", "--data-path", "--per-dataset-sequences-path", "--per-split-data-args-path",
-    "--dataset-impl", "--high", "--low", "--profile",
+    "--high", "--low", "--profile",
 }  # fmt: skip
-"""Options of Megatron-LM, fairseq-preprocess, h5repack and aws."""
+"""Options of Megatron-LM, h5repack and aws."""
 
 
 def options_of(command):

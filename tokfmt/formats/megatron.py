@@ -15,9 +15,8 @@
 - Pointers may be in any order, leave out tokens or repeat a sequence: readers take each sequence at its pointer. If
   pointers are impossible, tokfmt reads sequences by length.
 - tokfmt also reads blend lists as one dataset: each prefix once, in the order of the list.
-- tokfmt also reads MMIDIDX of fairseq, which has no document indices, and TNTIDX, the older index of GPT-NeoX.
-- It reads MMIDIDX of Fast-LLM, too: versions 2 and 3 have flags before the dtype code, and spans of the loss before the
-  document indices, which are a loss mask that tokfmt does not read.
+- tokfmt also reads TNTIDX, the older index of GPT-NeoX. It does not read MMIDIDX of fairseq, which has no document
+  indices, and of Fast-LLM, versions 2 and 3, which have spans of the loss.
 - With several prefixes, tokfmt writes a blend list of them, data_args.txt, and their counts, sequences.json. Both use
   names within the folder, and leave out prefixes without tokens, which upstream cannot map.
 - If an index is larger than 64 MiB, `show` reads only the entries that it needs.
@@ -81,23 +80,12 @@ from tokfmt.formats.folders import json_object, parsed_object
 from tokfmt.formats.index_ends import OTHER_INDEX
 from tokfmt.wording import counted, printable
 
-_CODE_AT = 17  # byte offset of the dtype code
+_CODE_AT, _COUNT_AT = 17, 18  # byte offsets of the dtype code and of the number of sequences
 _ENDS = 64  # ends of documents that are read to find separators which the lengths do not count
 MAGIC, LEGACY = b"MMIDIDX\0\0", b"TNTIDX\0\0"
 HEADER = Struct(magic="V9", version="<u8", dtype_code="u1", sequences="<u8", document_indices="<u8")
 OLD = Struct(magic="V8", version="<u8", dtype_code="<u8", item_size="<u8", items="<u8", sizes="<u8", documents="<u8")
-SHORT = Struct(magic="V9", version="<u8", dtype_code="u1", sequences="<u8")
-_AFTER_FLAGS = {"dtype_code": "u1", "sequences": "<u8", "document_indices": "<u8"}
-VARIANTS = (
-    ("fairseq", 1, SHORT),
-    ("fast-llm", 2, Struct(magic="V9", version="<u8", spans="u1", **_AFTER_FLAGS)),
-    ("fast-llm", 2, HEADER),  # the first of version 2 have spans, and no flag
-    ("fast-llm", 3, Struct(magic="V9", version="<u8", spans="u1", preferences="u1", **_AFTER_FLAGS)),
-)
-"""Variants of MMIDIDX: name, version, header. The size of a file decides between those of one version."""
-_HEAD = max(struct.size for _, _, struct in VARIANTS)
 DTYPES = {1: "<u1", 2: "<i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
-MORE_DTYPES = {**DTYPES, 9: "<u4", 10: "<u8"}  # those of fairseq
 NAMES = {1: "uint8", 2: "uint16", 4: "int32", 8: "int64"}
 """The dtype of tokens of each width that the read option `dtype` accepts."""
 _AT_ONCE = 1 << 17  # index entries per read: they fit the processor's cache, and 10^8 entries have 2 GB
@@ -494,15 +482,15 @@ def pair_layout(data: File, index: File, options: ReadOptions, *, partial: bool 
     Raises:
         FormatError: The index is not an index of tokens, or is of an unsupported kind.
     """
-    begin, path, by_document = index.read(0, min(_HEAD, index.size)), index.path, options.unit == "documents"
+    begin, path, by_document = index.read(0, min(HEADER.size, index.size)), index.path, options.unit == "documents"
     if begin.startswith(LEGACY):
         return _legacy(data, index, options)
-    if (file_layout := _of_variant(data, index, begin, options)) is not None:
-        return file_layout
+    if (other := _other_tool(index, begin)) is not None:
+        raise other
     if (more := HEADER.size - index.size) > 0:
         what, expected = f"the file {ENDS_EARLY}", f"{more:,} more bytes"
         raise TruncatedError(path, what, offset=index.size, expected=expected, remedy=_KILLED)
-    head = HEADER.parse(begin[: HEADER.size])
+    head = HEADER.parse(begin)
     count, marks, kind = head["sequences"], head["document_indices"], DTYPES.get(head["dtype_code"])
     if head["magic"] != MAGIC or head["version"] != 1 or kind is None:
         magic = printable(head["magic"][:7].decode("latin-1"))
@@ -532,58 +520,23 @@ def pair_layout(data: File, index: File, options: ReadOptions, *, partial: bool 
     return replace(_documents(extent, starts, problems, header, *columns.sections(index)), inner=inner)
 
 
-def _of_variant(data: File, index: File, begin: bytes, options: ReadOptions) -> FileLayout | None:
-    """Return the layout of a pair with an index of fairseq or Fast-LLM, which begins with `begin`; else None.
+def _other_tool(index: File, begin: bytes) -> UnsupportedError | None:
+    """Return the error of an index of fairseq or Fast-LLM, which begins with `begin`; None if it is not one.
 
-    header                                 magic, version, flags of Fast-LLM, dtype code, S, in Fast-LLM D
-    then, of both                          i32[S] tokens of each sequence, i64[S] byte at which each begins
-    of Fast-LLM, spans                     i32[S] spans of each document, i32[spans, 2] first and last token
-    of Fast-LLM, preferences               i32[S, 2] chosen, i32[S, 2] rejected
-    of Fast-LLM                            i64[D] 0 to S
-
-    An index of Megatron-LM is longer than one of fairseq. A cut one may have its size, but then its pointers do not
-    follow from lengths. fairseq has the dtype codes 9 u32 and 10 u64, too.
+    An index of Megatron-LM is longer than one of fairseq, which lacks the number of documents and has the dtype codes 9
+    and 10, too. One that was cut to that size has lengths where fairseq has its first pointer, which is 0.
     """
-    for name, version, struct in VARIANTS:
-        if index.size <= struct.size:
-            continue
-        head = struct.parse(begin[: struct.size])
-        count, kind = head["sequences"], MORE_DTYPES.get(head["dtype_code"])
-        columns = Columns(struct.size, lengths=("<i4", count), pointers=("<i8", count))
-        if head["magic"] != MAGIC or head["version"] != version or kind is None or index.size < columns.end:
-            continue
-        end, spans = (columns.end, "") if struct is SHORT else _loss_of(index, columns.end, head)
-        if index.size != end:
-            continue
-        bounded_entries(index.path, count, data)
-        stated = np.dtype(kind)
-        begins, negative, pointers = _begins(index, columns, [stated.itemsize])
-        if negative or pointers.error is not None:
-            continue
-        extent, problems = _tokens(data, index, columns, begins, pointers, options, stated)
-        sections = struct.part(f"header of {index.path.name}", index), *columns.sections(index)
-        file_layout = _documents(extent, begins, problems, *sections)
-        return replace(file_layout, loss_masks=spans, extras={**file_layout.extras, "variant": name})
-    return None
-
-
-def _loss_of(index: File, at: int, head: Mapping[str, Any]) -> tuple[int, str]:
-    """Return the size of an index of Fast-LLM, and what it states of the loss.
-
-    Args:
-        index: PREFIX.idx.
-        at: Where its pointers end.
-        head: Its header.
-    """
-    count, stated = head["sequences"], list[str]()
-    if head.get("spans", 1) and at + 4 * count <= index.size:
-        spans = sum(int(index.array(at + 4 * a, b - a, "<u4").sum(dtype=np.int64)) for a, b in windows(0, count))
-        at += 4 * count + 8 * spans
-        stated += [f"{counted(spans, 'span')} of tokens that do not count in the loss"] if spans else []
-    if head.get("preferences"):
-        at += 16 * count
-        stated.append(f"chosen and rejected spans of {counted(count, 'document')}")
-    return at + 8 * head["document_indices"], " and ".join(stated)
+    if not begin.startswith(MAGIC) or len(begin) < _COUNT_AT + 8:
+        return None
+    version, code = (int.from_bytes(begin[at : at + size], "little") for at, size in ((9, 8), (_CODE_AT, 1)))
+    count = int.from_bytes(begin[_COUNT_AT : _COUNT_AT + 8], "little")
+    pointers = _COUNT_AT + 8 + 4 * count
+    is_short = index.size == pointers + 8 * count and not any(index.read(pointers, 8 if count else 0))
+    tool = "Fast-LLM" if version in (2, 3) else "fairseq" if version == 1 and (is_short or code in (9, 10)) else ""
+    if not tool:
+        return None
+    remedy = "The .bin beside it holds bare IDs: --from array --from-opt bare=DTYPE --eos ID reads them as one stream"
+    return UnsupportedError(index.path, f"is an index of {tool}, which tokfmt does not read", remedy=remedy)
 
 
 def _tokens(
@@ -1099,7 +1052,8 @@ def _legacy(data: File, index: File, options: ReadOptions) -> FileLayout:
     )
     if not head["documents"] and index.size == columns.end - 8:  # It has no number of documents.
         what = "is a TNTIDX index of fairseq, whose stored IDs are one above those of its dictionary"
-        remedy = "Write the dataset again with fairseq-preprocess --dataset-impl mmap, which tokfmt reads"
+        ids = f"numpy.fromfile('{printable(data.path.name)}', '{np.dtype(kind).str}') - 1"
+        remedy = f"{ids} are the IDs: save them as .npy, which tokfmt reads"
         raise UnsupportedError(index.path, what, remedy=remedy)
     if index.size != columns.end:
         raise TruncatedError(index.path, "the size of the index", expected=columns.end, found=index.size)
