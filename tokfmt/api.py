@@ -242,7 +242,6 @@ def convert(
     verify: bool = False,
     dry_run: bool = False,
     manifest: bool = True,
-    checksums: bool = False,
     recursive: bool = False,
     ignore_manifest: bool = False,
     allow_partial: bool = False,
@@ -294,7 +293,6 @@ def convert(
         verify: Read the destination back and compare it before it appears.
         dry_run: Return what would be done, and write nothing.
         manifest: Write `DST.tokfmt.json`.
-        checksums: Compute checksums of large sources too.
         recursive: Read subdirectories too.
         ignore_manifest: Continue if a manifest contradicts its source.
         allow_partial: Save the sequences of a damaged source that are certain to be complete.
@@ -350,7 +348,6 @@ def convert(
             verify=verify,
             dry_run=dry_run,
             manifest=manifest,
-            checksums=checksums,
             resume=resume,
             ledger=ledger,
             task=None if task is None else task_of(task),

@@ -613,7 +613,7 @@ OPTIONS = {
          "manifest"), "convert to jsonl",
     ),
     **dict.fromkeys(
-        ("tokenizer", "special_tokens", "engine", "text_field", "jobs", "executor", "overwrite", "dry_run", "checksums",
+        ("tokenizer", "special_tokens", "engine", "text_field", "jobs", "executor", "overwrite", "dry_run",
          "recursive", "ignore_manifest", "progress", "rejects", "ledger", "spool", "storage_options"), "",
     ),
 }  # fmt: skip

@@ -28,7 +28,7 @@ COMMANDS = {
     "show raw": ["show", "{0}", "--raw", "--verbose"],
     "check": ["check", "{0}", "--deep", "--json"],
     "diff": ["diff", "{0}", "{1}"],
-    "convert": ["convert", "{0}", "{out}/o.zarr", "--checksums", "--verbose"],
+    "convert": ["convert", "{0}", "{out}/o.zarr", "--verbose"],
     "convert by tasks": ["convert", "{0}", "{out}/o.jsonl", "--jobs", "2", "--verify"],
     "dry run": ["convert", "{0}", "{out}/p.parquet", "--dry-run"],
     "recipe": ["recipe", "a={0}:1", "--seq-len", "64", "-o", "{out}/mix.toml"],

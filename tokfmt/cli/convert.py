@@ -120,7 +120,6 @@ _EPILOG = examples(
 @click.option("--dry-run", is_flag=True, help="Print the plan; write nothing.")
 @click.option("--allow-partial", is_flag=True, help="Save the complete sequences of a damaged SRC.")
 @click.option("--no-manifest", is_flag=True, help="Do not write DST.tokfmt.json.")
-@click.option("--checksums", is_flag=True, help="Add checksums of sources of more than 64 MiB to the manifest.")
 @common
 @click.pass_context
 def command(context: click.Context, /, sources: tuple[str, ...], destination: str, **given: Any) -> None:
@@ -198,7 +197,7 @@ def _finish(context: click.Context, sources: tuple[str, ...], given: dict[str, A
 
     if sources:
         context.fail("--finish takes DST alone, because the tasks hold the sources. Leave SRC out")
-    for name in set(given) - {"jobs", "executor", "overwrite", "verify", "manifest", "checksums", "spool"}:
+    for name in set(given) - {"jobs", "executor", "overwrite", "verify", "manifest", "spool"}:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             option = name.removesuffix("_options").replace("_", "-")
             context.fail(f"--finish takes no --{option}, because the tasks hold it. Leave it out")

@@ -295,8 +295,10 @@ def ledger_files(
     home, sources = "" if in_store else os.path.realpath(staging.destination.parent), list[dict[str, Any]]()
     for source in ledger["sources"]:
         (path, *_), digest = source["paths"], source["xxh3_128"]
-        if source["kind"] == "text" and any(digests.values()):  # the manifest may have the directory, not the file
-            digest = digests.get(path) or _digest_of(place_of(path), registry.get(source["format"]))
+        place = place_of(path)
+        alike = (found for name, found in digests.items() if place_of(name).is_local == place.is_local)
+        if source["kind"] == "text" and any(alike):  # the manifest may have the directory, not the file
+            digest = digests.get(path) or _digest_of(place, registry.get(source["format"]))
         sources.append({**source, "xxh3_128": digest, "paths": [_relative(path, home) for path in source["paths"]]})
     described = {
         "schema": SCHEMA,

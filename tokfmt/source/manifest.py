@@ -19,7 +19,7 @@
   null.
 - `xxh3_128` of a file is the hash that `xxhsum -H128` prints. For a dataset of several files (`Format.files`) it is the
   hash of lines `relative-path size digest`, sorted by path. The paths are relative to the directory of the dataset, or
-  to the directory of the file that was named. It is null if the sources are large and --checksums was not given.
+  to the directory of the file that was named. It is null for a source in a store if the sources in stores are large.
 - `sources` lists a recipe, and then the datasets that it names.
 - `tokenizer` is null unless all IDs are known to be its own. It has the `name` that the user gave, and as `gaps` the
   numbers below its largest ID that it leaves out. A tokenizer of this machine also has its `path`, relative to the
@@ -56,10 +56,14 @@ from tokfmt.wording import grouped, printable
 
 SCHEMA = "tokfmt.manifest/1"
 _LIMIT = 1 << 24  # maximum size of a manifest, in bytes
-_PIECE = 1 << 23  # bytes that are hashed at a time
+_PIECE = 1 << 19  # bytes of a local file that are hashed at a time, which stay in the cache of a core
+_PIECE_OF_STORE = 1 << 23  # bytes of an object that are hashed at a time
 _TOKENIZER = 1 << 28  # maximum size of a tokenizer.json, in bytes
 LITTLE = 1 << 26
-"""Largest size in bytes of sources that are read again for checksums. The page cache still holds them."""
+"""Largest size in bytes of sources in stores, or of a text whose origin is asked for, to read for a checksum alone.
+
+A store would send, and bill, larger ones twice.
+"""
 IGNORED = "the manifest is ignored"
 _JOINING = {"view", "stride"}
 """Options of readers that decide if samples are joined."""
@@ -580,10 +584,11 @@ def digest_of_file(path: PlaceLike, opened: dict[Place, File] | None = None) -> 
     file = (opened or {}).pop(place, None) or open_file(place)
     file.expect(may_be_page=True)
     size = file.size
-    buffer = bytearray(min(_PIECE, size))
+    step = _PIECE if place.is_local else _PIECE_OF_STORE
+    buffer = bytearray(min(step, size))
     try:
-        for offset in range(0, size, _PIECE):
-            piece = memoryview(buffer)[: min(_PIECE, size - offset)]
+        for offset in range(0, size, step):
+            piece = memoryview(buffer)[: min(step, size - offset)]
             file.read_into(offset, piece)
             state.update(piece)
     finally:

@@ -292,7 +292,6 @@ def finish(
     overwrite: bool = False,
     verify: bool = False,
     manifest: bool = True,
-    checksums: bool = False,
     spool: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> Conversion:
@@ -307,7 +306,6 @@ def finish(
         overwrite: Replace an existing destination in one step.
         verify: Read the destination back and compare it before it appears.
         manifest: Write `DST.tokfmt.json`.
-        checksums: Compute checksums of large sources too.
         spool: The directory of the tasks of a destination in a store.
         progress: Receives phases, counts and notes while this runs.
 
@@ -330,6 +328,5 @@ def finish(
         overwrite=overwrite,
         verify=verify,
         manifest=manifest,
-        checksums=checksums,
     )
     return convert_files(request, progress or Progress())

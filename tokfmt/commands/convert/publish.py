@@ -311,7 +311,6 @@ def _manifests(
         facts,
         notes,
         request.jobs,
-        checksums=request.checksums,
         stated=inputs.stated,
         outputs=outputs,
     )

@@ -425,7 +425,6 @@ def manifests(
     progress: Progress,
     jobs: int,
     *,
-    checksums: bool = False,
     stated: Mapping[Place, Manifest] | None = None,
     outputs: Mapping[Place, Mapping[str, Any]] | None = None,
 ) -> dict[Place, bytes]:
@@ -438,8 +437,6 @@ def manifests(
         facts: Further keys: options, selection, shares, the request.
         progress: Receives the number of datasets whose checksum is done.
         jobs: Number of files that are read at a time for checksums.
-        checksums: Read large sources again for their checksums. Without it, tokfmt reads at most 64 MiB of sources in
-            all, because sources may take terabytes.
         stated: The manifests of the sources, which their checksums are compared with (default: they are not compared).
         outputs: The size, number and checksum of the files of each destination (default: they are read).
 
@@ -453,8 +450,7 @@ def manifests(
             path: fingerprint(publisher.path, written_files(format_, publisher.path), jobs)
             for path, publisher in publishers.items()
         }
-    read = checksums or sum(extent(one.files)["bytes"] for one in sources) <= LITTLE
-    described = _described(sources, progress, jobs if read else 0, {} if done.partial else stated or {})
+    described = _described(sources, progress, jobs, {} if done.partial else stated or {})
     made = {}
     for path in publishers:
         part = done if len(publishers) == 1 else _part(done, path)
@@ -479,17 +475,20 @@ def _described(
     Args:
         sources: The datasets to describe.
         progress: Receives the number of sources that are done.
-        jobs: Number of files that are read at a time for checksums; 0 to leave checksums out.
+        jobs: Number of files that are read at a time for checksums.
         stated: The manifests that checksums are compared with.
     """
     import xxhash
 
     listed, more, total, count = list[dict[str, Any]](), xxhash.xxh3_128(), 0, 0
+    in_stores = [file for dataset in sources for file in dataset.files if not file.is_local]
+    read_stores = extent(in_stores)["bytes"] <= LITTLE
     for number, dataset in enumerate(sources):
-        facts = fingerprint(dataset.path, dataset.files, jobs, dataset.opened) if jobs else extent(dataset.files)
+        reads = read_stores or dataset.path.is_local
+        facts = fingerprint(dataset.path, dataset.files, jobs, dataset.opened) if reads else extent(dataset.files)
         progress.advance(1)
-        manifest = stated.get(dataset.path) if jobs else None
-        if manifest is not None and (wrong := checksum_contradiction(dataset.path, manifest, facts)):
+        manifest = stated.get(dataset.path)
+        if reads and manifest is not None and (wrong := checksum_contradiction(dataset.path, manifest, facts)):
             raise wrong
         if number < _LISTED_SOURCES:
             listed.append({"path": str(dataset.path), "format": dataset.format.name, **facts})

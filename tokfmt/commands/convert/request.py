@@ -54,7 +54,6 @@ class Request:
     verify: bool = False
     dry_run: bool = False
     manifest: bool = True
-    checksums: bool = False
     region: int = REGION
     resume: bool = False
     task: Task | None = None

@@ -59,7 +59,6 @@ _FREE = {
     "dry_run",
     "spool",
     "manifest",
-    "checksums",
     "resume",
     "task",
     "part",

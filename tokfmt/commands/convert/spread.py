@@ -130,7 +130,6 @@ def spread(
                 jobs=request.jobs,
                 executor="auto",
                 manifest=request.manifest,
-                checksums=request.checksums,
                 spool=home,
                 progress=notes,
             )
