@@ -56,7 +56,6 @@ SCREENS = (
     Screen("filter", _PACK, "f l e n greater_than_sign 2 0 0 enter down"),
     Screen("question", _PACK, "g"),
     Screen("bytes", _PACK, "down down down enter right right right x"),
-    Screen("columns", ("sample/corpus.jsonl", *_TOKENIZER), "vertical_line"),
     Screen("file", ("sample/merged.pbin",), "4 down down down right home down"),
     Screen("problems", ("sample/merged.pbin",), "3"),
     Screen("overview", _PACK, "2"),

@@ -1,6 +1,5 @@
 """The datasets that the pictures and snapshots of the browser show."""
 
-import json
 import os
 import re
 import string
@@ -47,8 +46,6 @@ def shown(tmp_path_factory):
         patch.chdir(home)
         screens.prepare(home, in_process)
     (home / "fixtures").symlink_to(FIXTURES)
-    lines = [{"text": "a b c" * k, "id": k, "lang": "de" if k % 2 else "en"} for k in range(1, 9)]
-    (home / "fields.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return home
 
 

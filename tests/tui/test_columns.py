@@ -1,4 +1,4 @@
-"""Columns of the list by what the format has, and the list in the order of one."""
+"""Columns of the list by what the format has, and the list in the order of lengths."""
 
 import json
 from typing import Any
@@ -6,13 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 from amount import FUZZ_ONLY, first
-from browsing import PACK, SourceRequest, browse, fetched_span, line, open_session, recall, tab_of
-from opened import open_source
+from browsing import PACK, SourceRequest, browse, fetched_span, line, open_session, tab_of
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
-from tokfmt.browser.data import columns
-from tokfmt.browser.data.columns import columns_of, masked
+from tokfmt.browser.data.columns import columns_of
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +64,7 @@ def test_the_order_is_that_of_the_listed_rows():
 
     async def steps(app, press):
         tab = tab_of(app)
-        await press("vertical_line", "down", "enter")
+        await press("vertical_line")
         await press("f", *"len", "greater_than_sign", *"1000", "enter")
         few = [row for row in falling(lengths) if lengths[row] >= 1000 and lengths[row] > 1000]
         assert [tab.list.row_of(k) for k in range(tab.list.count)] == few
@@ -83,7 +81,7 @@ def test_records_have_an_order_of_lengths(tokenizer):
 
     async def steps(app, press):
         tab = tab_of(app)
-        await press("vertical_line", "down", "enter")
+        await press("vertical_line")
         assert [tab.list.row_of(k) for k in range(tab.list.count)] == falling(lengths)
 
     browse([CORPUS], steps, tokenizer=tokenizer)
@@ -91,7 +89,7 @@ def test_records_have_an_order_of_lengths(tokenizer):
 
 @pytest.mark.parametrize("tokenizer", first(1, [None, str(TOKENIZER)]))
 def test_a_damaged_line_takes_nothing_but_itself(tokenizer, tmp_path):
-    """Columns, orders, searches and statistics have every other line; the line itself is listed with its error."""
+    """The order, searches and statistics have every other line; the line itself is listed with its error."""
     texts = [f"word{row} and {'so on, ' * (row % 13)}" for row in range(40)]
     lines = [json.dumps({"text": text, "rank": (row * 7) % 40}) for row, text in enumerate(texts)]
     bad = {1: "no JSON", 2: lines[2][:-9], 17: '{"rank": 3}', 39: lines[39][:-9]}
@@ -102,16 +100,11 @@ def test_a_damaged_line_takes_nothing_but_itself(tokenizer, tmp_path):
     async def steps(app, press):
         tab = tab_of(app)
         assert "unexpected" not in app.export_screenshot()
-        assert [one.name for one in tab.list.others] == []
-        await press("vertical_line", "end", "space", "enter")
-        assert [one.name for one in tab.list.others] == ["rank"]
-        rows = [tab.list.row_of(k) for k in range(tab.list.count)]
-        ranks = [row * 7 % 40 for row in range(40)]
-        assert rows == [*sorted(good, key=lambda row: -ranks[row]), *bad]
-        assert f" {ranks[good[5]]} " in line(tab.list, 1 + rows.index(good[5]) - tab.list.top)
-        await press("vertical_line", "down", "enter")
+        await press("vertical_line")
         assert {tab.list.row_of(k) for k in range(36)} == set(good)
-        await press("vertical_line", "enter", "f", *"word", "enter")
+        await press("vertical_line")
+        assert {tab.list.row_of(k) for k in range(36)} == set(good)
+        await press("vertical_line", "f", *"word", "enter")
         assert [tab.list.row_of(k) for k in range(tab.list.count)] == good
         assert tab.filtered.failure.startswith("4 records")
         await press("F", "2")
@@ -123,12 +116,6 @@ def test_a_damaged_line_takes_nothing_but_itself(tokenizer, tmp_path):
     browse([path], steps, tokenizer=tokenizer)
 
 
-LINES = FIXTURES / "text" / "with_fields.jsonl"
-
-
-RECORDS = [json.loads(one) for one in LINES.read_text().splitlines()]
-
-
 @FUZZ_ONLY
 @pytest.mark.parametrize(("path", "field"), [(PACK, "input_ids"), (CORPUS, "text")])
 def test_an_export_has_the_order_of_the_list(path, field, tmp_path, monkeypatch):
@@ -136,7 +123,7 @@ def test_an_export_has_the_order_of_the_list(path, field, tmp_path, monkeypatch)
 
     async def steps(app, press):
         tab = tab_of(app)
-        await press("vertical_line", "down", "enter", "f", *"len", "greater_than_sign", *"50", "enter", "e", "enter")
+        await press("vertical_line", "f", *"len", "greater_than_sign", *"50", "enter", "e", "enter")
         rows = [tab.list.row_of(k) for k in range(tab.list.count)]
         assert rows != sorted(rows)
         (written,) = tmp_path.glob("*.jsonl")
@@ -145,56 +132,6 @@ def test_an_export_has_the_order_of_the_list(path, field, tmp_path, monkeypatch)
         assert values == sorted(values, key=len, reverse=True)
 
     browse([path], steps)
-
-
-@FUZZ_ONLY
-def test_fields_of_records_are_columns_and_orders():
-    names = [name for name in RECORDS[0] if name != "text"]
-    assert names
-
-    async def steps(app, press):
-        tab = tab_of(app)
-        await press("vertical_line")
-        assert type(app.screen).__name__ == "ColumnList"
-        await press("down", "down", "space", "enter")
-        name = names[0]
-        values = [record.get(name) for record in RECORDS]
-        assert name in line(tab.list, 0)
-        order = [tab.list.row_of(k) for k in range(tab.list.count)]
-        if all(isinstance(value, str) for value in values):
-            assert [values[row] for row in order] == sorted(values)
-        else:
-            assert [values[row] for row in order] == sorted(values, reverse=True)
-        for k in range(3):
-            assert columns.shown(values[order[k]])[:8] in line(tab.list, k + 1)
-        assert recall(LINES)["columns"] == [name]
-
-    browse([LINES], steps, size=(160, 40))
-
-    async def again(app, press):
-        assert names[0] in line(tab_of(app).list, 0)
-
-    browse([LINES], again, size=(160, 40))
-
-
-@FUZZ_ONLY
-@pytest.mark.parametrize("path", ["hdf5/summarization", "recipe/mix.toml"])
-def test_the_share_masked(path):
-    reader = open_source([FIXTURES / path]).reader
-    session = open_session(SourceRequest((FIXTURES / path,)))
-    session.see("samples")
-    samples = session.view.reader
-    column = next(one for one in columns_of(session) if one.name == "masked")
-    count = samples.info.sequences
-    bounds = samples.offsets(0, count).tolist()
-    shares = masked(samples, 0, count)
-    for row, (a, b) in enumerate(zip(bounds, bounds[1:], strict=False)):
-        counts = [bool(m) and label != -100 for m, label in zip(samples.masks(a, b), samples.labels(a, b), strict=True)]
-        assert shares[row] == pytest.approx(1 - sum(counts) / len(counts))
-    column.load([0, 1])
-    assert column.peek(1) == f"{shares[1]:.0%}"
-    assert column.peek(2) is None
-    reader.close()
 
 
 @FUZZ_ONLY

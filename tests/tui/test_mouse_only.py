@@ -5,7 +5,7 @@ import json
 import pytest
 from amount import FUZZ_ONLY
 from browsing import BLOCKS, PACK, browse, browse_folder, line, notes, tab_of
-from paths import CORPUS, FIXTURES, TOKENIZER
+from paths import CORPUS, TOKENIZER
 from textual.events import MouseDown, MouseScrollDown, MouseUp
 from textual.widgets import Input, OptionList
 
@@ -58,12 +58,6 @@ def test_the_wheel_turns_long_lines_aside():
     browse([CORPUS], steps, size=(80, 24))
 
 
-LINES = FIXTURES / "text" / "with_fields.jsonl"
-
-
-FIELD = next(name for name in json.loads(LINES.read_text().splitlines()[0]) if name != "text")
-
-
 async def click_key(app, press, words):
     """Click on a key of the last line."""
     if app.screen.query("KeyBar"):
@@ -79,30 +73,6 @@ def place_of_line(rows, number):
     """The first cell of a line of a list in a dialog."""
     x, top, _, height = rows.content_region
     return x, next(y for y in range(top, top + height) if rows.screen.get_style_at(x, y).meta["option"] == number)
-
-
-@FUZZ_ONLY
-def test_columns_are_shown_and_sorted_by():
-    async def steps(app, press):
-        tab = tab_of(app)
-        await press("vertical_line")
-        rows = app.screen.query_one(OptionList)
-        x, y = place_of_line(rows, 2)
-        await clicks(app, press, x, y)
-        assert type(app.screen).__name__ == "ColumnList"
-        assert rows.get_option_at_index(2).prompt.plain.startswith("✓")
-        await clicks(app, press, 1, 1)
-        assert FIELD in line(tab.list, 0)
-        assert " by " not in str(tab.list.border_title)
-        await press("vertical_line")
-        rows = app.screen.query_one(OptionList)
-        x, y = place_of_line(rows, 2)
-        await clicks(app, press, x + 3, y)
-        assert (type(app.screen).__name__ == "ColumnList", rows.highlighted) == (True, 2)
-        await clicks(app, press, x + 4, y, times=2)
-        assert f" by {FIELD} " in str(tab.list.border_title)
-
-    browse([LINES], steps, size=(160, 40))
 
 
 @FUZZ_ONLY

@@ -66,23 +66,6 @@ def pointing(path, tmp_path, steps, *more, **how):
     browse([path, *more], run, size=(100, 30), **how)
 
 
-def test_columns_of_a_dialog(tmp_path):
-    async def steps(pointer, press):
-        assert not pointer.sees("lang")
-        await press("vertical_line")
-        await pointer.click("· lang")
-        assert pointer.sees("✓ lang")
-        await pointer.click("✓ lang")
-        assert pointer.sees("· lang")
-        await pointer.click("· id")
-        assert pointer.sees("✓ id")
-        await press("escape")
-        assert pointer.sees("  id")
-        assert not pointer.sees("lang")
-
-    pointing("fields.jsonl", tmp_path, steps)
-
-
 def test_a_token_of_the_reader(tmp_path):
     async def steps(pointer, press):
         await press("g", "3", "enter")

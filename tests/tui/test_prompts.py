@@ -73,7 +73,7 @@ def test_the_first_line_says_that_the_dataset_is_not_the_one_that_was_opened(tmp
 
 
 @pytest.mark.parametrize("height", [1, 4])
-@pytest.mark.parametrize("keys", ["ctrl+p s", "T", "vertical_line"])
+@pytest.mark.parametrize("keys", ["ctrl+p s", "T"])
 def test_pages_of_a_menu_without_room_for_a_line(keys, height):
     async def steps(app, press):
         await press(*keys.split())

@@ -33,7 +33,7 @@ SCREENS = {
     "back": (PACK, "g 1 0 0 enter backspace"),
     "forward": (PACK, "g 1 0 0 enter backspace alt+right"),
     "enlarged reader": (PACK, "z"),
-    "sorted by length": (PACK, "vertical_line down enter escape"),
+    "sorted by length": (PACK, "vertical_line"),
     # the reader
     "second line of the reader": (PACK, "g 1 1 enter enter down down right"),
     "end of a line": (PACK, "g 1 1 enter enter dollar_sign"),
@@ -78,9 +78,6 @@ SCREENS = {
     "origin": (MIX, "g 5 enter enter right_curly_bracket O"),
     "overview of a recipe": (MIX, "2"),
     # several datasets
-    "columns": (PACK, "vertical_line down down"),
-    "columns of fields": (("fields.jsonl",), "vertical_line down down space"),
-    "column left out": (TEXT, "vertical_line down space escape"),
     "export": (PACK, "e"),
     "export of selected rows": (PACK, "space space shift+down e"),
     "palette": (PACK, "ctrl+p s t a t"),
@@ -99,7 +96,7 @@ SCREENS = {
 
 COLORED = (
     "ids", "text without a tokenizer", "reader as ids", "a mark", "a hit and the next one", "samples",
-    "a sample of a recipe as ids", "bytes, a part open", "columns of fields",
+    "a sample of a recipe as ids", "bytes, a part open",
 )  # fmt: skip
 """Screens whose colors are kept as well: a letter for each run of one style."""
 
@@ -108,7 +105,7 @@ ALIKE = {
     "half a page", "a page and half a page back", "a byte of lines", "a byte of samples", "back",
     "second line of the reader", "end of a line", "half a page of the reader", "pages of the reader",
     "the hit before", "filtered text", "bytes of lines", "bytes, a byte", "sequences of a token",
-    "a sample of a recipe", "next part", "columns",
+    "a sample of a recipe", "next part",
 }  # fmt: skip
 """Screens that others show after more keys, or of another format: `make fuzz` and `SNAPSHOTS=renew` draw them."""
 

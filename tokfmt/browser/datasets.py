@@ -13,7 +13,7 @@ from textual.widgets import Static
 from tokfmt.browser import keys
 from tokfmt.browser.data.catalog import COLUMNS, Catalog, Listed, record_of
 from tokfmt.browser.data.cells import Cells, fitted
-from tokfmt.browser.dialogs import ColumnList, Dialog, Page, Question, help_blocks
+from tokfmt.browser.dialogs import Dialog, OneOf, Page, Question, help_blocks
 from tokfmt.browser.widgets.frame import KeyBar
 from tokfmt.browser.widgets.loading import Loader
 from tokfmt.browser.widgets.sequence_list import SIGNS
@@ -314,15 +314,16 @@ class Datasets(Dialog[None]):
 
         self.app.push_screen(Question("List only datasets named like", listed, self._catalog.words), listed)
 
-    def action_columns(self) -> None:
+    def action_order(self) -> None:
         """Ask for the column that orders the list."""
+        names = list(COLUMNS)
 
-        def chosen(name: str | None) -> None:
-            if name is not None:
-                self.query_one(CatalogList).sort(name)
+        def chosen(number: int | None) -> None:
+            if number is not None:
+                self.query_one(CatalogList).sort(names[number])
 
-        name, falling = self._catalog.by
-        self.app.push_screen(ColumnList([*COLUMNS], set(), COLUMNS, (name, SIGNS[falling])), chosen)
+        at = names.index(self._catalog.by[0])
+        self.app.push_screen(OneOf("Order by; the same again reverses", names, at), chosen)
 
     def action_read_all(self) -> None:
         self.query_one(CatalogList).read_all()

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
-from textual import events, on
+from textual import events
 from textual.app import App, ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.command import CommandList, CommandPalette
 from textual.containers import ItemGrid, Vertical, VerticalScroll
-from textual.content import Content
-from textual.message import Message
 from textual.screen import ModalScreen, ScreenResultType
 from textual.timer import Timer
 from textual.widget import Widget
@@ -24,7 +22,6 @@ from textual.widgets.option_list import Option
 from tokfmt.browser import keys
 from tokfmt.browser.keys import bindings_of, words_of
 from tokfmt.errors import TokfmtError
-from tokfmt.wording import printable
 
 Block = tuple[str, list[tuple[str, str]]]
 """A heading, and rows of two columns."""
@@ -226,36 +223,6 @@ class Question(Dialog[str]):
         return holds
 
 
-class Menu(Choices):
-    """A list of which a click chooses a line, and a double click or Enter takes it.
-
-    OptionList takes the line at any click, so that the other keys of a dialog could not be used on a line.
-
-    Args:
-        mark: Number of cells at the beginning of a line whose click posts `Marked` instead.
-    """
-
-    BINDINGS = keys.MENU
-
-    class Marked(Message):
-        """The user clicked the mark of the highlighted line."""
-
-    def __init__(self, *, mark: int = 0) -> None:
-        super().__init__(markup=False)
-        self._mark = mark
-
-    def on_click(self, event: events.Click) -> None:
-        line, at = event.style.meta.get("option"), event.get_content_offset(self)
-        if line is None or at is None:
-            return
-        event.prevent_default()
-        self.highlighted = line
-        if at.x < self._mark:
-            self.post_message(self.Marked())
-        elif event.chain > 1:
-            self.action_select()
-
-
 class OneOf(Dialog[int]):
     """Ask for one of several; the result is its number, or None after Escape."""
 
@@ -308,55 +275,6 @@ class Page(Dialog[None]):
 
 _BLOCK = 32  # least cells of a block
 
-
-class ColumnList(Dialog[str]):
-    """Ask for the column that orders the list; the result is its name, or None. Columns are shown or hidden here.
-
-    Args:
-        names: Names of the columns.
-        shown: Those that are shown. The set is changed here.
-        fixed: Those that are always shown.
-        order: The column that orders the list, and its sign.
-    """
-
-    BINDINGS = keys.COLUMNS
-
-    def __init__(self, names: Sequence[str], shown: set[str], fixed: Collection[str], order: tuple[str, str]) -> None:
-        super().__init__()
-        self._names, self._shown, self._fixed, self._order = names, shown, fixed, order
-
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="box tall"):
-            space = " · space shows or hides" if {*self._names} - {*self._fixed} else ""
-            yield Label(f"Columns · enter sorts, again reverses{space}", classes="title")
-            yield Menu(mark=_MARK)
-        yield Footer(compact=True)
-
-    def ready(self) -> None:
-        rows = self.query_one(OptionList)
-        rows.add_options(Option(self._line(name)) for name in self._names)
-        rows.highlighted = 0
-        rows.focus()
-
-    def _line(self, name: str) -> Content:
-        mark = " " if name in self._fixed else "✓" if name in self._shown else "·"
-        sign = self._order[1] if name == self._order[0] else ""
-        return Content.assemble((f"{mark} ", "$text-success"), printable(name), (f" {sign}", "$text-warning"))
-
-    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        self.dismiss(self._names[event.option_index])
-
-    @on(Menu.Marked)
-    def action_show_or_hide(self) -> None:
-        rows = self.query_one(OptionList)
-        at = rows.highlighted
-        if at is not None and self._names[at] not in self._fixed:
-            self._shown ^= {self._names[at]}
-            rows.replace_option_prompt_at_index(at, self._line(self._names[at]))
-
-
-_MARK = 2
-"""Cells of the mark of a column, and of the blank after it."""
 
 # the page of keys
 

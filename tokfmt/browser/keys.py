@@ -115,7 +115,7 @@ DATA = [
         ("right_curly_bracket", "part(1)", "Next part", "Next document of the sample", "}"),
         ("left_curly_bracket", "part(-1)", "Part before", "Previous document", "{"),
     ),
-    *_keys(FIND, ("vertical_line", "columns", "Columns", "Choose columns, and the order", "|")),
+    *_keys(FIND, ("vertical_line", "order", "By length", "Order by length, or as stored", "|")),
     *_keys(TAKE, ("y", "link", "Link", "Copy a command that opens this place")),
     *_keys(
         GO,
@@ -195,7 +195,7 @@ CATALOG = [
     *_keys(
         FIND,
         ("slash,f", "filter", "Filter", "", "/"),
-        ("vertical_line", "columns", "Sort", "Choose the column that orders the list", "|"),
+        ("vertical_line", "order", "Sort", "Choose the column that orders the list", "|"),
         ("r", "read_all", "Read all", "Read the facts of all datasets, or stop it"),
     ),
     *_keys(TAKE, ("e", "export", "Export")),
@@ -230,10 +230,8 @@ SCROLL = _keys(
     ("ctrl+u,ctrl+b", "page_up"),
 )
 LINE = _keys(None, ("enter", "submit", "OK"))
-MENU = _keys(None, ("enter", "select", "OK"))
 ONE_OF = _keys(None, ("escape,q", "leave", "Cancel"))
 PAGE = _keys(None, ("escape,q,question_mark,enter", "leave", "Close"))
-COLUMNS = _keys(None, ("space", "show_or_hide", "Show or hide"), ("escape,vertical_line,q", "leave", "Close"))
 TICK = _keys(None, ("enter", "screen.write", "OK"))
 EXPORT = _keys(None, ("escape", "leave", "Cancel"))
 
@@ -250,7 +248,7 @@ _RANKS = (
     ("find",),
     ("datasets",),  # only where there are several, as in a catalog: nothing else shows the way back to it
     ("filter",),
-    ("columns", "read_all"),
+    ("order", "read_all"),
     ("bytes", "copy", "origin"),
     ("travel(-1)", "select", "export", "zoom", "mode"),
 )

@@ -11,7 +11,7 @@ overview     what is counted of a dataset, and its facts
 outline      the parts and fields of files, and their bytes
 search       the words of a search, a running search, its hits
 excerpts     the words around the first hit of a search
-columns      columns beside those of every dataset, and the order by one
+columns      columns beside those of every dataset, and the order by length
 packing      how full samples are, and what a recipe takes of its sources
 prompts      the tokens at the end of prompts, and samples whose loss begins elsewhere
 parts        the parts of a row: its documents with their sources, its padding

@@ -1,4 +1,4 @@
-"""Facts about datasets that are kept between runs, in one JSON file: tokenizer, last place, columns and queries.
+"""Facts about datasets that are kept between runs, in one JSON file: tokenizer, last place and queries.
 
     $XDG_STATE_HOME/tokfmt/browse.json    {"schema": "tokfmt.browse/1", "datasets": {path: {"tokenizer": name, ...}}}
 

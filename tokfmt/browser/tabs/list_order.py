@@ -1,40 +1,22 @@
-"""The columns of the list of sequences beside its own, and the column that orders it."""
+"""The order of the list of sequences by length."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.browser.data.session import Session
-from tokfmt.browser.data.state import recall, remember_later
 from tokfmt.browser.tabs.base import Tab
 from tokfmt.browser.widgets.sequence_list import SIGNS, SequenceList
 from tokfmt.browser.work import Work
-from tokfmt.wording import printable
-
-if TYPE_CHECKING:
-    from tokfmt.browser.data.columns import RowColumn
-
-
-def columns_shown(session: Session) -> tuple[list[RowColumn], Sequence[str]]:
-    """Return the columns of a dataset, and the names of those to show. Reads."""
-    from tokfmt.browser.data.columns import columns_of
-
-    found, names = columns_of(session), recall(session.path).get("columns")
-    if isinstance(names, list):
-        return found, [name for name in names if isinstance(name, str)]
-    fill = any(one.name == "fill" for one in found)
-    return found, ["fill", "source"] if fill else ["padding"]
 
 
 class ListOrder:
-    """The columns and the order of the list of a tab.
+    """The order of the list of a tab.
 
     Attributes:
-        by: The column that orders the list, and whether its values fall; None for the stored order.
+        falling: The longest row is first; None for the stored order.
     """
 
     def __init__(
@@ -44,7 +26,7 @@ class ListOrder:
         retitle: Callable[[], None],
         relist: Callable[[], None],
     ) -> None:
-        """Begin without columns, in the stored order.
+        """Begin in the stored order.
 
         Args:
             tab: The tab, which has a `SequenceList`.
@@ -52,9 +34,8 @@ class ListOrder:
             retitle: Shows `words` in the title of the list.
             relist: Lists the rows in the stored order.
         """
-        self.by: tuple[str, bool] | None = None
+        self.falling: bool | None = None
         self._tab, self._rows, self._retitle, self._relist = tab, rows, retitle, relist
-        self._columns: Sequence[RowColumn] = ()  # all that the format has
         self._work = Work(tab)
 
     @property
@@ -63,51 +44,29 @@ class ListOrder:
 
     @property
     def idle(self) -> bool:
-        """Return whether no column is being read for an order."""
+        """Return whether no lengths are being read for an order."""
         return not self._work
 
     def forget(self) -> None:
-        """Drop the columns and the order of another view."""
+        """Drop the order of another view."""
         self.cancel()
-        self._columns, self.by, self._list.others = (), None, ()
-        self._list.more.forget()
+        self.falling = None
 
-    def show(self, found: Sequence[RowColumn], names: Sequence[str]) -> None:
-        """Take the columns of the view, and show those with the names."""
-        self._columns = found
-        self._list.others = [one for one in found if one.name in names]
-        self._list.fetch()
-        self._list.refresh()
+    def turn(self) -> None:
+        """List the longest rows first, then the shortest, then all as they are stored."""
+        if self.falling is False:
+            self.as_stored()
+        else:
+            self.falling = self.falling is None
+            self.apply(to_top=True)
 
-    async def ask(self) -> None:
-        """Ask which columns to show, and which one orders the list."""
-        from tokfmt.browser.dialogs import ColumnList
-
-        shown, fixed = {one.name for one in self._list.others}, ["#", "length"]
-        names = [*fixed, *(one.name for one in self._columns)]
-        by, falling = self.by or ("#", False)
-
-        def closed(name: str | None) -> None:
-            self.show(self._columns, sorted(shown))
-            remember_later(self._tab.session.path, columns=sorted(shown))
-            if name is not None:
-                self.choose(name)
-
-        await self._tab.app.push_screen(ColumnList(names, shown, fixed, (by, SIGNS[falling])), closed)
-
-    def choose(self, name: str) -> None:
-        """Order the list by a column, or in the other direction if it is in that order; "#" is the stored order."""
-        if name in ("#", "position"):
-            self.cancel()
-            self.by = None
-            self._relist()
-            return
-        words = any(one.name == name and not one.numeric for one in self._columns)
-        self.by = name, (not self.by[1] if self.by is not None and self.by[0] == name else not words)
-        self.apply(to_top=True)
+    def as_stored(self) -> None:
+        """List the rows in the stored order."""
+        self.forget()
+        self._relist()
 
     def apply(self, *, to_top: bool = False) -> None:
-        """Read the column of the order, and list the rows in that order; nothing happens in the stored order.
+        """Read the lengths, and list the rows in their order; nothing happens in the stored order.
 
         Args:
             to_top: Put the cursor on the first row.
@@ -115,13 +74,11 @@ class ListOrder:
         from tokfmt.browser.data.columns import Order, order_of
 
         self.cancel()
-        if self.by is None:
+        if self.falling is None:
             return
-        name, falling = self.by
-        tab, listed, session = self._tab, self._list, self._tab.session
-        column = next((one for one in self._columns if one.name == name), None)
+        falling, tab, listed, session = self.falling, self._tab, self._list, self._tab.session
         if not session.port.whole:
-            self.by = None
+            self.falling = None
             tab.notify(f"The {session.view.name} are still being counted.", severity="warning")
             return
         rows = self._rows()
@@ -132,24 +89,24 @@ class ListOrder:
                 if to_top:
                     listed.choose(0)
                 if len(outcome.rows) < outcome.total:
-                    tab.notify(f"The first {len(outcome.rows):,} by {name} are listed, of {outcome.total:,}.")
+                    tab.notify(f"The first {len(outcome.rows):,} by length are listed, of {outcome.total:,}.")
             else:
-                self.by = None
+                self.falling = None
                 tab.notify(str(outcome), severity="error", markup=False)
             self._retitle()
 
-        self._work.begin("", lambda job: order_of(session, column, rows, job, falling=falling), done, self._retitle)
+        self._work.begin("", lambda job: order_of(session, rows, job, falling=falling), done, self._retitle)
         self._retitle()
 
     def cancel(self) -> bool:
-        """End the reading of a column; return whether one was read."""
+        """End the reading of lengths; return whether they were being read."""
         return self._work.cancel()
 
     def stop(self) -> bool:
-        """End the reading of a column, and keep the order that is listed; return whether one was read."""
+        """End the reading of lengths, and keep the order that is listed; return whether they were being read."""
         running, order = self.cancel(), self._list.order
         if running:
-            self.by = None if order is None else (order.name, order.falling)
+            self.falling = None if order is None else order.falling
         return running
 
     def words(self) -> str:
@@ -157,4 +114,4 @@ class ListOrder:
         job, order = self._work.get(""), self._list.order
         if job is not None:
             return f" · ◌ sorting {job.share or 0:.0%} · esc stops"
-        return "" if order is None else f" · by {printable(order.name)} {SIGNS[order.falling]}"
+        return "" if order is None else f" · by length {SIGNS[order.falling]}"

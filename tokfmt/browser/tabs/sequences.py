@@ -37,7 +37,7 @@ from tokfmt.browser.data.spots import ByteSpot, Spot, command_of, parse_spot
 from tokfmt.browser.data.state import Queries
 from tokfmt.browser.data.types import ByteOffset
 from tokfmt.browser.tabs.base import Tab
-from tokfmt.browser.tabs.list_order import ListOrder, columns_shown
+from tokfmt.browser.tabs.list_order import ListOrder
 from tokfmt.browser.tabs.titles import layout_words, list_title, row_title, shares_words
 from tokfmt.browser.widgets.frame import Divider, FindBar, TopBar, filter_words
 from tokfmt.browser.widgets.loading import Leaping, Loader
@@ -153,6 +153,7 @@ class SequencesTab(Tab):
         if before is not self._view:
             self.strip.clear()
             self.order.forget()
+            self.list.show_columns(())
             self._unknown = True
             self._known.forget()
         if port is not self.port or before is not self._view:
@@ -845,7 +846,9 @@ class SequencesTab(Tab):
         self.host.probe()
         if self._unknown:
             self._unknown = False
-            self._known.ask(lambda: columns_shown(session), lambda found: self.order.show(*found))
+            from tokfmt.browser.data.columns import columns_of
+
+            self._known.ask(lambda: columns_of(session), self.list.show_columns)
         if not self._uncounted:
             return
         self._uncounted = False
@@ -870,8 +873,8 @@ class SequencesTab(Tab):
         session.padding[view] = share
         self.host.say()
 
-    async def action_columns(self) -> None:
-        await self.order.ask()
+    def action_order(self) -> None:
+        self.order.turn()
 
     @on(SequenceList.Selected)
     def _selected(self) -> None:
@@ -879,7 +882,10 @@ class SequencesTab(Tab):
 
     @on(SequenceList.Headed)
     def _headed(self, message: SequenceList.Headed) -> None:
-        self.order.choose(message.name)
+        if message.name == "length":
+            self.order.turn()
+        else:
+            self.order.as_stored()
 
     def on_unmount(self) -> None:
         self._jumps.close()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Columns(NamedTuple):
     """Width of each column in cells, 0 for none; `words` gets the rest.
 
-    `others` are those that a user chose, or that the format has; those that do not fit are left out.
+    `others` are those that the format has; those that do not fit are left out.
     """
 
     number: int
@@ -191,6 +191,13 @@ class SequenceList(VirtualTable):
         self.loader.forget()
         self.point_at_row(row)
 
+    def show_columns(self, columns: Sequence[RowColumn]) -> None:
+        """Show other columns beside those of every dataset."""
+        self.more.forget()
+        self.others = columns
+        self.fetch()
+        self.refresh()
+
     def point_at_row(self, row: int) -> None:
         """Put the cursor on a row or the next one listed, and show it, without a message."""
         if self._rows is None:
@@ -320,12 +327,14 @@ class SequenceList(VirtualTable):
         wanted = [("#", wide.number, True)]
         wanted += [("position", wide.position + 1, True)] if wide.position else []
         wanted += [("length", wide.length, True)] if wide.length else []
+        orders = len(wanted)  # a click on one of these orders the list
         wanted += [(one.name, room, one.numeric) for one, room in zip(self.others, wide.others, strict=False)]
-        for name, room, numeric in wanted:
-            words = name + (SIGNS[order.falling] if order is not None and order.name == name else "")
+        for number, (name, room, numeric) in enumerate(wanted):
+            words = name + (SIGNS[order.falling] if order is not None and name == "length" else "")
             words = set_cell_size(words, room) if cell_len(words) > room else words
             space = " " * (room - cell_len(words))
-            found.append((name, f"{space}{words} " if numeric else f" {words}{space}"))
+            heading = name if number < orders else ""
+            found.append((heading, f"{space}{words} " if numeric else f" {words}{space}"))
             if name == "length" and wide.bar:
                 found.append(("", " " * (wide.bar + 1)))
         marks = self._excerpts is not None and self._excerpts.search.marks
