@@ -214,13 +214,11 @@ class RecordReader(ABC):
         files: The files, if the reader finds the file and the byte offset of a record. `Block.file` is an index into
             them. Empty: it does not.
         describes_lines: `record_error` and `line` describe the lines that batches report as invalid.
-        is_table: The texts are a column of a table, and `texts_with_columns` has the other columns.
     """
 
     has_labels: ClassVar[bool] = False
     info: RecordInfo
     files: Sequence[Place] = ()
-    is_table: bool = False
     describes_lines: bool = False
 
     @abstractmethod
@@ -284,10 +282,6 @@ class RecordReader(ABC):
                 lines = [json.dumps({"input_ids": one}).encode() for one in ids.tolist()]
                 yield RecordBatch(lines=lines, tokens=len(ids.tokens), skipped=batch.skipped)
 
-    def texts_with_columns(self, block: Block) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the text of each row, and the row's other columns as Python objects by name, if `is_table`."""
-        raise LookupError(f"the records of {block} are not rows of a table")
-
     def stored_bytes(self, block: Block, batch: RecordBatch, count: int) -> int | None:  # noqa: ARG002
         """Return about how many bytes of its file the first records of a block take; None if that is not known.
 
@@ -349,7 +343,7 @@ class RecordView(RecordReader):
 
     def __init__(self, records: RecordReader) -> None:
         self.records = records
-        self.is_table, self.describes_lines = records.is_table, records.describes_lines
+        self.describes_lines = records.describes_lines
 
     @property
     def info(self) -> RecordInfo:  # type: ignore[override]
@@ -379,9 +373,6 @@ class RecordView(RecordReader):
 
     def lines(self, block: Block) -> Iterator[RecordBatch]:
         return self.records.lines(block)
-
-    def texts_with_columns(self, block: Block) -> Iterator[tuple[str, dict[str, Any]]]:
-        return self.records.texts_with_columns(block)
 
     def record(self, index: int) -> str | list[int]:
         return self.records.record(index)

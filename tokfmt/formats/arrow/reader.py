@@ -7,7 +7,6 @@ few pieces of decoded rows.
 
 from __future__ import annotations
 
-import itertools
 import threading
 from bisect import bisect_right
 from collections import deque
@@ -65,7 +64,6 @@ from tokfmt.formats.arrow.container import (
     item_type,
     own_blocks,
     own_separator,
-    path_of,
     plain,
     typed,
     unread,
@@ -669,8 +667,6 @@ class NotTextError(CorruptError):
 class TextReader(TextRecords):
     """Read the texts of a column, one record per row. Blocks are whole row groups."""
 
-    is_table = True
-
     def __init__(
         self,
         containers: Sequence[Container],
@@ -742,34 +738,18 @@ class TextReader(TextRecords):
         return found
 
     def texts(self, block: Block) -> Iterator[RecordBatch]:
-        for batch, where in self._rows(block, self._columns):
+        for batch, where in self._rows(block):
             for texts in self._texts(batch, where):
                 yield RecordBatch(texts=texts)
 
-    def texts_with_columns(self, block: Block) -> Iterator[tuple[str, dict[str, Any]]]:
-        """See `RecordReader.texts_with_columns`."""
-        *above, name = path_of(self.containers[0].schema, self.column.name)
-        for batch, where in self._rows(block, self.containers[block.file].schema.names):
-            texts = itertools.chain.from_iterable(self._texts(batch, where))
-            with worded(where[0].path, f"{where[0].unit} {where[1].number:,} cannot be read"):
-                rows = batch.to_pylist()
-            for text, row in zip(texts, rows, strict=True):
-                holder = row
-                for key in above:
-                    value = holder[int(key)] if isinstance(holder, list) else holder.get(key)
-                    holder = value or {}  # a struct may be NULL
-                for column in (name, *self.column.beside):
-                    holder.pop(column, None)
-                yield text, row
-
-    def _rows(self, block: Block, columns: Sequence[str]) -> Iterator[tuple[Any, tuple[Container, Group, int]]]:
-        """Yield the rows of a block as batches of some columns, each with its file, its group and its first row."""
+    def _rows(self, block: Block) -> Iterator[tuple[Any, tuple[Container, Group, int]]]:
+        """Yield the rows of a block as batches, each with its file, its group and its first row."""
         container, at = self.containers[block.file], int(self._firsts[block.file])
         for group in container.groups:
             row, at = at, at + group.rows
             if at <= block.first or row >= block.first + block.records:
                 continue
-            for batch in container.batches(group, columns):
+            for batch in container.batches(group, self._columns):
                 a, b = max(block.first - row, 0), min(block.first + block.records - row, batch.num_rows)
                 if a < b:
                     yield batch.slice(a, b - a), (container, group, row - (at - group.rows) + a)
