@@ -132,6 +132,9 @@ FILES = {
     "a catalog of Levanter caches": b'{\n "version": 1,\n "splits": {"train": {"a": {"cache_dir": "a", "ledger": {}}}}\n}',
     "a TOML or INI file": b'[project]\nname = "x"\n',
     "JSON over several lines": b'{\n  "text": "a"\n}\n',
+    "a configuration of Modalities' pack_encoded_data": (
+        b"settings:\n  src_path: x.jsonl\n  jq_pattern: .text\n  eod_token: <|endoftext|>\ntokenizer:\n  config: {}\n"
+    ),
     "a table (CSV)": b"id,text\n1,a\n2,b\n",
     "a list of numbers as text": b"1,50,2,50256,7,8,9,3,10,11\n" * 3,
     "plain text": "Some words,\nand more of them: ä\n".encode(),
@@ -140,7 +143,7 @@ FILES = {
     "a bare stream of int64": IDS.astype("<i8").tobytes(),
     "a bare stream of big-endian int64": IDS.astype(">i8").tobytes(),
     "a bare stream of big-endian int32": IDS.astype(">i4").tobytes(),
-    "a stream of int32 token IDs without the separator": np.where(IDS == 50_256, 2, IDS).astype("<i4").tobytes(),
+    "a bare stream of int32": np.where(IDS == 50_256, 2, IDS).astype("<i4").tobytes(),
     "nothing but zeros": bytes(327_680),
     "numbers that count up": np.arange(COUNT, dtype="<i4").tobytes(),
     "a few distinct numbers": RNG.integers(0, 2, COUNT).astype("<i4").tobytes(),
@@ -158,6 +161,16 @@ def test_files(tmp_path, name, file):
     assert str(caught.value).startswith((f"{path}: is {name}", f"{path}: looks like {name}"))
     assert "\n" not in str(caught.value) and caught.value.remedy
     assert ("which tokfmt does not read" in str(caught.value)) is not ("does not state its format" in str(caught.value))
+
+
+@pytest.mark.parametrize("dtype", ["<u2", ">u2", "<i8", ">i8", "<i4", ">i4"])
+def test_the_options_that_a_refusal_names_read_the_ids(tmp_path, dtype):
+    (tmp_path / "x.bin").write_bytes(np.where(IDS == 50_256, 2, IDS).astype(dtype).tobytes())
+    with pytest.raises(UnknownFormatError) as caught:
+        detect(tmp_path / "x.bin")
+    options = re.findall(r"--from-opt (\S+)", caught.value.remedy)
+    with tokfmt.open(tmp_path / "x.bin", format="array", options=options, eos=2) as dataset:
+        assert np.concatenate(list(dataset)).tolist() == IDS[(IDS != 50_256) & (IDS != 2)].tolist()
 
 
 @pytest.mark.parametrize("name", ["cache_catalog.json", "catalog"])
@@ -180,7 +193,7 @@ def test_evidence_for_uint32_is_reported(tmp_path):
     """The IDs are too few, or too varied, to be certain."""
     path = tmp_path / "x.bin"
     path.write_bytes(np.random.default_rng(0).integers(0, 90_000, 400).astype("<u4").tobytes())
-    with pytest.raises(UnknownFormatError, match=r"If it holds uint32 token IDs, .* below 262,144.*--from nanogpt"):
+    with pytest.raises(UnknownFormatError, match=r"If it holds uint32 token IDs, --from array --from-opt bare=uint32"):
         detect(path)
 
 
@@ -188,12 +201,13 @@ def test_evidence_for_uint16_is_reported(tmp_path):
     path = tmp_path / "x.bin"
     path.write_bytes(IDS.astype("<u2").tobytes())
     with pytest.raises(
-        UnknownFormatError, match=r"largest of .* is 50,256, and one in 600 is 50256.*--from nanogpt reads"
+        UnknownFormatError,
+        match=r"largest of .* is 50,256, and one in 600 is 50256.*--from array --from-opt bare=uint16",
     ):
         detect(path)
     assert tokfmt.info(path, format="nanogpt").eos_id == 50256
     path.write_bytes(np.arange(5, 500, dtype="<u2").tobytes())  # too little to show anything
-    says = r"a .bin without a known header.*largest of 495 looked at is 499, and none is 50256.*--from nanogpt"
+    says = r"a .bin without a known header.*largest of 495 looked at is 499, and none is 50256.*--from array --from-opt bare=uint16"
     with pytest.raises(UnknownFormatError, match=says):
         detect(path)
 
@@ -230,7 +244,7 @@ def test_bytes_of_no_width_are_no_ids(tmp_path):
     for content in (Path(sys.executable).resolve().read_bytes(), some, some[1:]):
         for name in ("x", "x.bin"):
             (tmp_path / name).write_bytes(content)
-            with pytest.raises(UnknownFormatError, match="--from nanogpt|--from NAME|a program") as caught:
+            with pytest.raises(UnknownFormatError, match="--from array|--from NAME|a program") as caught:
                 detect(tmp_path / name)
             assert "a bare stream" not in str(caught.value)
 
@@ -243,7 +257,7 @@ def test_magic_counts_for_more_than_a_name(tmp_path, name):
     sign = sign_of(path)
     if sign.certain:
         with pytest.raises(
-            UnknownFormatError, match="does not state" if sign.readable else "which tokfmt does not read"
+            UnknownFormatError, match="does not state" if "--from " in sign.step else "which tokfmt does not read"
         ):
             detect(path)
     else:

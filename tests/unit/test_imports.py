@@ -59,7 +59,7 @@ PARTS = {
     "mix": ("mix",),
     "source": ("source",),
     "run": ("run",),
-    "registry, plugin": ("registry", "unsupported", "unsupported_config", "plugin"),
+    "registry, plugin": ("registry", "unsupported", "plugin"),
     "text": ("text",),
     "formats": ("formats",),
     "model": ("model",),

@@ -9,7 +9,7 @@ import tokfmt
 HOME = Path(tokfmt.__file__).parent
 READERS = (
     "api.py", "base", "browser", "cli", "commands", "core", "dataset.py", "files", "formats", "mix", "recipe_dataset.py",
-    "registry.py", "source", "unsupported.py", "unsupported_config.py",
+    "registry.py", "source", "unsupported.py",
 )  # fmt: skip
 LOCAL_STORE = {
     "files/place.py": "answers for local paths",
@@ -96,7 +96,6 @@ ALLOWED = {
     "browser/signals.py": {"os.open": "the terminal"},
     "browser/data/state.py": dict.fromkeys(("open", "read_bytes", "stat"), "the state of the browser is a local file"),
     "browser/data/tokenizers.py": dict.fromkeys(("os.path.exists", "os.path.realpath"), "a tokenizer of this machine"),
-    "unsupported_config.py": dict.fromkeys(("read_bytes", "stat"), "a tokenizer of this machine"),
 }  # fmt: skip
 
 
