@@ -85,9 +85,6 @@ ALLOWED = {
     ),
     "commands/stats/stats.py": {"open": OWN},
     "commands/stats/report.py": {"File": "a report is a local file"},
-    "registry.py": dict.fromkeys(
-        ("os.path.basename", "os.path.dirname"), "modules of plug-ins, and a name of a destination"
-    ),
     "browser/export.py": dict.fromkeys(("os.path.abspath", "os.path.expanduser", "os.path.lexists"), DESTINATION),
     "browser/data/saving.py": dict.fromkeys(("os.path.expanduser", "os.path.isdir", "os.path.lexists"), DESTINATION),
     "browser/data/catalog.py": {"os.path.commonprefix": "names, character by character"},
