@@ -1,10 +1,7 @@
 """Files, options, publication, errors, transport: the core's promises one by one."""
 
 import os
-import pickle
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,9 +10,8 @@ from tokfmt.errors import (
     ConversionError,
     OptionError,
     TruncatedError,
-    UnsafeError,
 )
-from tokfmt.run.execute import SerialExecutor, SharedPayload, make_executor, may_spawn, receive, run_tasks
+from tokfmt.run.execute import SerialExecutor, make_executor, receive, run_tasks, store_payload
 
 # executors
 
@@ -61,54 +57,12 @@ def test_unknown_executor():
     assert isinstance(make_executor("serial", 1), SerialExecutor)
 
 
-def test_large_arrays_travel_as_files(tmp_path):
-    parcel = SharedPayload.pack({"big": np.arange(1 << 16), "small": np.arange(3)}, tmp_path)
-    assert len(pickle.dumps(parcel)) < 10_000
-    assert len(list(tmp_path.iterdir())) == 1
-    thing = receive(parcel)
+def test_large_arrays_are_one_copy_in_all_workers(tmp_path):
+    path = store_payload({"big": np.arange(1 << 16), "small": np.arange(3)}, tmp_path)
+    thing = receive(path)
     assert thing["big"].sum() == np.arange(1 << 16).sum()
-    assert receive(parcel) is thing
-
-
-@pytest.mark.parametrize(
-    "thing",
-    [Path("data/__main__/x.bin"), {"path": "__main__.jsonl"}, {"__main__": ["__main__", "__main__", len, Path()]}],
-    ids=["path", "file", "word"],
-)
-def test_a_path_with_the_word_in_it_is_nothing_of_the_main_module(thing, tmp_path):
-    """Workers would run the user's script for it."""
-    assert SharedPayload.pack(thing, tmp_path).main == {}
-    assert may_spawn(thing)
-
-
-class Scripted:
-    """Stands in the main module, as what a script defines does."""
-
-
-@pytest.mark.parametrize("before", [[], ["__main__"], ["Scripted", "__main__"], [Path("a"), Path, "__main__", 1, Path]])
-def test_objects_of_the_main_module_are_found_in_any_container(before, monkeypatch):
-    monkeypatch.setattr(Scripted, "__module__", "__main__")
-    monkeypatch.setattr(sys.modules["__main__"], "Scripted", Scripted, raising=False)
-    for thing in (Scripted, Scripted()):
-        assert not may_spawn([*before, thing])
-        assert not may_spawn([*before, "__main__", thing, "__main__"])
-
-
-def test_a_parcel_is_what_was_packed(tmp_path):
-    """Whoever changes it, or puts another in its place: nothing of that is unpickled."""
-    parcel = SharedPayload.pack({"offsets": np.arange(1 << 15)}, tmp_path)
-    assert receive(parcel)["offsets"][-1] == (1 << 15) - 1
-    (path,) = tmp_path.iterdir()
-    assert path == parcel.parts
-    raw = path.read_bytes()
-    at = raw.index(b"offsets")
-    path.write_bytes(raw[:at] + b"OFFSETS" + raw[at + 7 :])
-    with pytest.raises(UnsafeError, match="is not what was written there"):
-        receive(SharedPayload("another key", path, parcel.digest, {}))
-    path.rename(tmp_path / "moved")
-    path.symlink_to("moved")
-    with pytest.raises(OSError, match="symbolic links"):
-        receive(SharedPayload("a third", path, parcel.digest, {}))
+    assert not thing["big"].flags.writeable, "it is mapped"
+    assert receive(path) is thing
 
 
 def slow_failure(delays, item):

@@ -4,9 +4,9 @@
 sent once to each worker process, and `item` (a region) with each task. Results are yielded in the order of completion.
 At most twice as many tasks run or wait as there are workers, so memory does not grow with the number of tasks.
 
-Pickles carry plans between tokfmt's own processes, never content of user files. Large data (offsets of millions of
-sequences, thousands of readers) is written once to a file in scratch. The workers map this file, and share one copy in
-the page cache. A task carries the name of the file, and the digest of the pickle in it; no other pickle is loaded.
+Pickles carry plans between tokfmt's own processes, never content of user files. `shared` is written once to a file in
+scratch, a private directory. The workers map its large arrays (offsets of millions of sequences), and share one copy in
+the page cache.
 
 The name of an executor on Dask has three forms:
 
@@ -35,11 +35,10 @@ import signal
 import socket
 import sys
 import threading
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -55,11 +54,10 @@ from tokfmt.errors import (
     OptionError,
     OutageError,
     SourceChangedError,
-    UnsafeError,
 )
 from tokfmt.files.locks import Scratch
 from tokfmt.files.place import is_address
-from tokfmt.run.isolation import ENDING, isolated, undelivered, without_main
+from tokfmt.run.isolation import ENDING, isolated, undelivered
 from tokfmt.wording import printable
 
 S = TypeVar("S")
@@ -96,22 +94,37 @@ class Threads(ThreadPoolExecutor):
             return super().submit(fn, *args, **kwargs)
 
 
+_NO_GUARD = (
+    "a worker process cannot start, because it imports the script that starts it. "
+    'Call tokfmt below `if __name__ == "__main__":` in the script, or give executor="threads"'
+)
+
+
 def _processes(jobs: int) -> Executor:
-    """Return a pool of worker processes that import nothing from the current directory and block signals."""
+    """Return a pool of worker processes that import nothing from the current directory and block signals.
+
+    Raises:
+        OptionError: If this process is such a worker, which runs the main script to import it.
+    """
     import multiprocessing  # Imported here, because it takes a tenth of the time of a small conversion.
     from concurrent.futures import ProcessPoolExecutor
 
-    class IsolatedProcesses(ProcessPoolExecutor):
+    class Processes(ProcessPoolExecutor):
+        started: Future[int]
+
         def submit(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
             """Run a call in a worker process."""
-            with isolated(), undelivered(), without_main():
+            with isolated(), undelivered():
                 return super().submit(fn, *args, **kwargs)
 
     # Spawn, never fork: the threads of codecs do not survive a fork.
     context = multiprocessing.get_context("spawn")
     with isolated(), undelivered():  # The process that tracks semaphores starts here.
-        pool = IsolatedProcesses(jobs, mp_context=context, initializer=_end_with, initargs=(os.getpid(),))
-    pool.submit(os.getpid)  # The workers start now, while this process plans their tasks.
+        pool = Processes(jobs, mp_context=context, initializer=_end_with, initargs=(os.getpid(),))
+    try:
+        pool.started = pool.submit(os.getpid)  # The workers start now, while this process plans their tasks.
+    except RuntimeError as error:
+        raise OptionError(_NO_GUARD) from error
     return pool
 
 
@@ -148,15 +161,17 @@ def make_executor(name: str, jobs: int) -> AbstractContextManager[Executor]:
 
 
 def may_spawn(shared: object) -> bool:
-    """Return whether worker processes can run tasks that need `shared`, without running the main script again.
+    """Return whether worker processes can run tasks that need `shared`: it can be pickled.
 
-    They cannot if `shared` is of a class that the main script defines, or cannot be pickled. They must not in a worker
-    of another pool, which has its share of the cores, and may be forbidden to have children.
+    They must not in a worker of another pool, which has its share of the cores, and may be forbidden to have children.
+    A worker that runs the main script to import it gets the error of `_processes` instead.
     """
-    from multiprocessing import parent_process
+    from multiprocessing import current_process, parent_process
 
+    if parent_process() is not None and not hasattr(current_process(), "_inheriting"):
+        return False
     try:
-        return parent_process() is None and not _names_main(_pickled(shared)[0])
+        return bool(pickle.dumps(shared, protocol=5, buffer_callback=lambda _: None))
     except (pickle.PicklingError, TypeError, AttributeError):  # Errors of pickle, and of objects that refuse it.
         return False
 
@@ -182,11 +197,7 @@ def run_tasks(
     """
     local = isinstance(executor, (SerialExecutor, ThreadPoolExecutor))
     ahead = 1 if isinstance(executor, SerialExecutor) else 2 * jobs
-    call = (
-        functools.partial(function, shared)
-        if local
-        else _Remote(function, SharedPayload.pack(shared, scratch), scratch)
-    )
+    call = functools.partial(function, shared) if local else _Remote(function, store_payload(shared, scratch), scratch)
     pending: list[Future[R]] = []  # In order of items.
     # Not `wait(..., FIRST_COMPLETED)`: a signal inside it leaves futures locked, and workers blocked on them.
     ended: queue.SimpleQueue[Future[R]] = queue.SimpleQueue()
@@ -213,6 +224,8 @@ def outage_of(error: Exception, executor: Executor) -> OutageError | None:
             f"--executor dask: the scheduler at {printable(executor.address)} does not answer "
             "any more. Start a cluster, and run again"
         )
+    if isinstance(error, BrokenExecutor) and (started := getattr(executor, "started", None)) and started.exception():
+        return OutageError(_NO_GUARD)
     if isinstance(error, BrokenExecutor) or lost_workers(error):
         return OutageError(
             "a worker process ended abruptly: killed, or out of memory. If memory is short, run with fewer --jobs"
@@ -269,8 +282,8 @@ def received(result: Any) -> Any:
 class _Remote:
     """The callable that a worker process gets with each task: a function, a payload, and the shared directory."""
 
-    def __init__(self, function: Callable[[Any, Any], Any], parcel: SharedPayload, shared: Path) -> None:
-        self.function, self.parcel, self.shared = function, parcel, shared
+    def __init__(self, function: Callable[[Any, Any], Any], payload: Path, shared: Path) -> None:
+        self.function, self.payload, self.shared = function, payload, shared
 
     def __call__(self, item: object) -> Any:
         worker = _cluster_worker()
@@ -278,7 +291,7 @@ class _Remote:
             visible = (parent for parent in self.shared.parents if not parent.name.startswith("."))
             raise _unseen(next(visible), worker, "sees another directory there, or none")
         with naming_worker():
-            return counted(self.function(receive(self.parcel), item))
+            return counted(self.function(receive(self.payload), item))
 
 
 @contextlib.contextmanager
@@ -328,110 +341,42 @@ def _end_with(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-_INLINE = 1 << 16
 _ALIGNED = 64
 _KEPT = 2
-_received: OrderedDict[str, Any] = OrderedDict()
+_received: OrderedDict[Path, Any] = OrderedDict()
 _receiving = threading.Lock()
 
 
-@dataclass(frozen=True, slots=True)
-class SharedPayload:
-    """An object that is sent to workers: its pickle, followed by its large buffers, inline or as a file in scratch.
+def store_payload(thing: object, scratch: Path) -> Path:
+    """Pickle what all tasks share to a file. Its large arrays follow the pickle, and all workers map one copy of them.
 
-    Attributes:
-        key: A random name.
-        parts: The pickle and the buffers, or the path of the file that holds them.
-        digest: SHA-256 of the pickle.
-        main: How `multiprocessing` finds the main module, if the pickle refers to a name of it.
+    The file has the number of parts, the byte offset and the length of each (u64 each), and the parts.
     """
-
-    key: str
-    parts: tuple[bytes, ...] | Path
-    digest: bytes
-    main: Mapping[str, str]
-
-    @staticmethod
-    def pack(thing: object, scratch: Path) -> SharedPayload:
-        """Pickle `thing` once for any number of tasks."""
-        from hashlib import sha256  # Imported here, because it loads OpenSSL, which most runs do not need.
-
-        key, (pickled, out_of_band) = os.urandom(16).hex(), _pickled(thing)
-        digest, main = sha256(pickled).digest(), _main_module() if _names_main(pickled) else {}
-        parts = [memoryview(pickled), *(buffer.raw() for buffer in out_of_band)]
-        if sum(part.nbytes for part in parts) <= _INLINE:
-            return SharedPayload(key, tuple(bytes(part) for part in parts), digest, main)
-        path = scratch / f"{key}.parcel"
-        _store(parts, path)
-        return SharedPayload(key, path, digest, main)
-
-
-def receive(parcel: SharedPayload) -> Any:
-    """Return the object of a payload, unpickled once per process and kept for the next tasks."""
-    with _receiving:  # Workers of a cluster have threads.
-        if parcel.key not in _received:
-            keep_freed_memory()
-            from hashlib import sha256
-
-            pickled, *buffers = parcel.parts if isinstance(parcel.parts, tuple) else _mapped(parcel.parts)
-            ours = bytes(pickled)  # A copy, which cannot change after the check.
-            if sha256(ours).digest() != parcel.digest:
-                remedy = "Use a scratch directory that others cannot write to"
-                raise UnsafeError(str(parcel.parts), "is not what was written there", remedy=remedy)
-            if parcel.main:
-                from multiprocessing import spawn
-
-                spawn.prepare(dict(parcel.main))
-            _received[parcel.key] = pickle.loads(ours, buffers=buffers)
-            while len(_received) > _KEPT:
-                _received.popitem(last=False)
-        return _received[parcel.key]
-
-
-def _pickled(thing: object) -> tuple[bytes, list[pickle.PickleBuffer]]:
-    out_of_band: list[pickle.PickleBuffer] = []
-    return pickle.dumps(thing, protocol=5, buffer_callback=out_of_band.append), out_of_band
-
-
-def _names_main(pickled: bytes) -> bool:
-    """Return whether a pickle refers to a class or function of the main module.
-
-    Before STACK_GLOBAL, protocol 5 pushes the module and the name; a repeated string comes from the memo. The string
-    "__main__" elsewhere is data.
-    """
-    if b"__main__" not in pickled:
-        return False
-    import pickletools
-
-    pushed, memo = deque[Any](["", ""], maxlen=2), list[Any]()
-    for opcode, argument, _ in pickletools.genops(pickled):
-        if opcode.name == "STACK_GLOBAL" and pushed[0] == "__main__":
-            return True
-        if opcode.name == "MEMOIZE":
-            memo.append(pushed[-1])
-        elif opcode.name in ("BINGET", "LONG_BINGET"):
-            pushed.append(memo[int(argument or 0)])
-        elif opcode.name != "FRAME":
-            pushed.append(argument)
-    return False
-
-
-def _main_module() -> dict[str, str]:
-    from multiprocessing import spawn
-
-    return {key: value for key, value in spawn.get_preparation_data("").items() if key.startswith("init_main_")}
-
-
-def _store(parts: Sequence[memoryview], path: Path) -> None:
-    """Write one file: the number of parts, the byte offset and the length of each (u64 each), and the parts."""
+    buffers: list[pickle.PickleBuffer] = []
+    pickled = memoryview(pickle.dumps(thing, protocol=5, buffer_callback=buffers.append))
+    parts = [pickled, *(buffer.raw() for buffer in buffers)]
     lengths = np.array([part.nbytes for part in parts], np.uint64)
     taken = np.concatenate(([8 + 16 * len(parts)], lengths)) + (_ALIGNED - 1)
     begins = np.cumsum(taken.astype(np.int64) // _ALIGNED * _ALIGNED)[:-1]
+    path = scratch / f"{os.urandom(16).hex()}.payload"
     with open(path, "xb") as file:
         file.write(np.array([len(parts), *np.column_stack((begins, lengths)).ravel()], np.uint64).tobytes())
         for begin, part in zip(begins.tolist(), parts, strict=True):
             file.seek(begin)
             file.write(part)
+    return path
+
+
+def receive(path: Path) -> Any:
+    """Return the object of a payload, unpickled once per process and kept for the next tasks."""
+    with _receiving:  # Workers of a cluster have threads.
+        if path not in _received:
+            keep_freed_memory()
+            pickled, *buffers = _mapped(path)
+            _received[path] = pickle.loads(pickled, buffers=buffers)
+            while len(_received) > _KEPT:
+                _received.popitem(last=False)
+        return _received[path]
 
 
 def _mapped(path: Path) -> list[memoryview]:

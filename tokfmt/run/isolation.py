@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 
@@ -20,7 +19,6 @@ ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 _NAME = "PYTHONSAFEPATH"
 _lock = threading.Lock()
-_starting = threading.RLock()
 _holders = 0
 _before: str | None = None
 _sections = 0  # Number of nested sections in which no signal may interrupt the main thread.
@@ -45,24 +43,6 @@ def isolated() -> Iterator[None]:
                 os.environ.pop(_NAME, None)
             elif not _holders:
                 os.environ[_NAME] = str(_before)
-
-
-@contextlib.contextmanager
-def without_main() -> Iterator[None]:
-    """Stop processes that `multiprocessing` spawns inside from running the main module again.
-
-    They would run the user's script again, and without `if __name__ == "__main__":` it would convert again.
-    `spawn.get_preparation_data` of CPython skips a main module without `__spec__` and `__file__`, such as that of a
-    notebook.
-    """
-    with _starting:
-        names = vars(sys.modules["__main__"])
-        hidden: dict[str, object] = {name: names[name] for name in ("__spec__", "__file__") if name in names}
-        names.update(dict.fromkeys(hidden))
-        try:
-            yield
-        finally:
-            names.update(hidden)
 
 
 @contextlib.contextmanager
