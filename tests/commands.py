@@ -18,12 +18,13 @@ class Done(NamedTuple):
     stderr: str
 
 
-def run(*words, check=None):
-    """Run `tokfmt WORDS`; `check` is the exit code that it must have."""
-    out, err = io.StringIO(), io.StringIO()
+def run(*words, check=None, cwd=".", is_merged=False):
+    """Run `tokfmt WORDS` in a directory; `check` is the exit code that it must have. Merged, all goes to stdout."""
+    out = io.StringIO()
+    err = out if is_merged else io.StringIO()
     handlers = {number: signal.getsignal(number) for number in _HANDLED}
     try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        with contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = main._run([str(word) for word in words])  # what turns errors into lines and exit codes
     finally:
         for number, handler in handlers.items():

@@ -1,11 +1,8 @@
 """Addresses: refused as destinations, and as sources if no store has their scheme, in the same words everywhere."""
 
-import sys
-
-import commands
-import forkserver
 import pytest
 from amount import FUZZ_ONLY
+from commands import run
 from paths import FIXTURES, TOKENIZER
 
 import tokfmt
@@ -61,8 +58,7 @@ def refusals(commands, home, stores, words):
     held = sorted(home.rglob("*"))
     for number, (name, command) in enumerate(commands.items()):
         for store in [stores[number % len(stores)], stores[0]]:
-            run = [sys.executable, "-m", "tokfmt", *(str(word).replace("{}", store) for word in command)]
-            ended = forkserver.run(run, cwd=home, capture_output=True, text=True, timeout=60)
+            ended = run(*(str(word).replace("{}", store) for word in command), cwd=home)
             (address,) = (str(word).replace("{}", store) for word in command if "{}" in str(word))
             line = f"tokfmt: error: {address}: {words.format(scheme=address.partition(':')[0])}\n"
             assert (ended.returncode, ended.stderr.replace("out.train.pbin", "out.pbin")) == (2, line), name
@@ -76,8 +72,7 @@ def test_destinations(home):
         words = f"the scheme {{scheme}} is not written (expected s3, gs or az). Write to a local path{remedy}"
         some = dict(list(DESTINATIONS.items())[READ_ONLY.index(store) :: 3])
         refusals(some, home, [store], words)
-    words = [sys.executable, "-m", "tokfmt", "convert", str(PACK), f"{home}/s3:/bucket/out.pbin"]
-    assert forkserver.run(words, cwd=home, capture_output=True, timeout=60).returncode == 0
+    run("convert", PACK, f"{home}/s3:/bucket/out.pbin", cwd=home, check=0)
     assert (home / "s3:" / "bucket" / "out.pbin").is_file()
 
 
@@ -92,7 +87,7 @@ def test_in_python(home, monkeypatch):
     monkeypatch.chdir(home)
     with pytest.raises(OptionError, match="^hf://bucket/out.pbin: the scheme hf is not written"):
         tokfmt.convert(PACK, "hf://bucket/out.pbin")
-    refused = commands.run("index", home / "text.jsonl", "-o", "oci://bucket/x.idx", check=2)
+    refused = run("index", home / "text.jsonl", "-o", "oci://bucket/x.idx", check=2)
     assert "oci://bucket/x.idx: the scheme oci is not written" in refused.stderr
     with pytest.raises(OptionError, match="^oci://bucket/x.pbin: the scheme oci is not read"):
         tokfmt.open("oci://bucket/x.pbin")

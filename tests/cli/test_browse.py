@@ -14,7 +14,7 @@ from pathlib import Path
 
 import forkserver
 import pytest
-from amount import FUZZ_ONLY, first
+from amount import FUZZ_ONLY, every, first
 from browsers import program
 from paths import FIXTURES, ROOT
 from processes import running
@@ -48,7 +48,7 @@ def test_a_dumb_terminal_gets_a_preview():
         os.close(slave)
 
 
-@pytest.mark.parametrize("closed", ["<&-", "2>&-"])
+@pytest.mark.parametrize("closed", first(1, ["<&-", "2>&-"]))
 def test_streams_that_are_closed_are_no_terminal(closed):
     master, slave = pty.openpty()
     words = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "tokfmt", "browse", str(PACK)]
@@ -73,7 +73,7 @@ def test_streams_that_are_closed_are_no_terminal(closed):
     [
         (subprocess.PIPE, {}, "note: stderr is not a terminal"),
         (None, {"PYTHONIOENCODING": "latin1"}, "╭"),
-        (None, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, "╭"),
+        every((None, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, "╭")),
     ],
 )
 def test_screen_on_stderr_is_visible_or_not_drawn(stderr, environment, says):
@@ -242,8 +242,10 @@ def test_a_picture_fetches_nothing(tmp_path):
 def test_a_picture_is_whole_or_not_there(tmp_path):
     out = tmp_path / "x.svg"
     out.write_text("<svg>older</svg>")
-    limited = f"ulimit -f 8; exec {sys.executable} -m tokfmt browse {PACK} --screenshot {out}"
-    result = subprocess.run(["bash", "-c", limited], capture_output=True, text=True, cwd=ROOT)
+    limited = "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+    limited += "resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192)); from tokfmt.cli.main import run\n"
+    limited += f"run(['browse', {str(PACK)!r}, '--screenshot', {str(out)!r}])"
+    result = forkserver.run([sys.executable, "-c", limited], capture_output=True, text=True, cwd=ROOT)
     assert result.returncode == 4
     assert result.stderr.count("\n") == 1
     assert "cannot be written" in result.stderr

@@ -3,10 +3,9 @@
 import json
 import re
 import shutil
-import sys
 
 import click
-import forkserver
+import commands
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -31,12 +30,10 @@ def run(*words):
 
 
 def tokfmt(*words):
-    done = forkserver.run([sys.executable, "-m", "tokfmt", "check", *words], capture_output=True, text=True, cwd=ROOT)
-    return done.returncode, done.stdout, done.stderr
+    return tuple(commands.run("check", *words, cwd=ROOT))
 
 
 def test_exit_codes():
-    """In a process of its own: 0, 1, 2, 3, 4."""
     assert tokfmt(GOOD)[0] == 0
     code, out, err = tokfmt(MERGED)
     assert (code, err) == (1, f"note: --fix OUT writes a correct copy\ntokfmt: error: {MERGED}: 1 error\n")

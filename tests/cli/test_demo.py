@@ -2,9 +2,8 @@
 
 import json
 import shlex
-import sys
 
-import forkserver
+import commands
 import pytest
 from paths import FIXTURES
 from schemas import validate
@@ -14,7 +13,7 @@ from tokfmt.sample import COMMANDS, write_sample
 
 
 def tokfmt(*words, cwd):
-    return forkserver.run([sys.executable, "-m", "tokfmt", *words], cwd=cwd, capture_output=True, text=True)
+    return commands.run(*words, cwd=cwd)
 
 
 def test_its_commands_run_in_order(tmp_path):

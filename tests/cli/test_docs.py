@@ -6,12 +6,12 @@ It has what `tokfmt demo` writes, and nothing of a checkout: who reads the site 
 import importlib.util
 import inspect
 import json
-import os
 import re
 import shlex
 import subprocess
 import sys
 
+import commands
 import forkserver
 import pytest
 from amount import FUZZ_ONLY
@@ -28,7 +28,7 @@ PAGES = [
 ]
 
 
-def commands(page):
+def sessions(page):
     """Each command of a page and what the page says that it prints."""
     for block in BLOCK.findall(page.read_text()):
         for part in re.split(r"^\$ ", block.replace(" \\\n", " "), flags=re.MULTILINE)[1:]:
@@ -42,19 +42,17 @@ def words(text):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_sessions_of_pages_print_their_output(page, tmp_path):
-    environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "200"}
-    for line, printed in commands(page):
+def test_sessions_of_pages_print_their_output(page, tmp_path, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "200")
+    for line, printed in sessions(page):
         program, *rest = shlex.split(line)
         if program in ("cp", "head"):
             subprocess.run(line, cwd=tmp_path, shell=True, check=True)
             assert not printed.strip(), line
             continue
         assert program == "tokfmt", line
-        done = forkserver.run(
-            [sys.executable, "-m", "tokfmt", *rest],
-            cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
+        done = commands.run(*rest, cwd=tmp_path, is_merged=True)
         assert words(done.stdout) == words(printed), f"$ {line}\n{done.stdout}"
 
 
@@ -70,10 +68,8 @@ def test_first_commands_of_inspect_page_find_something(tmp_path):
     more = [f"tokfmt show corpus.pbin {word} --tokenizer sample/tokenizer" for word in also]
     for line in [*made, *(line for line, _ in told), *more]:
         program, command, *rest = shlex.split(line)
-        done = forkserver.run(
-            [sys.executable, "-m", program, command, *rest],
-            cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        )  # fmt: skip
+        assert program == "tokfmt"
+        done = commands.run(command, *rest, cwd=tmp_path)
         assert done.returncode == 0, f"$ {line}\n{done.stderr}"
         assert "warning" not in done.stdout + done.stderr and "nothing found" not in done.stderr, line
         if line in made:
@@ -98,7 +94,7 @@ PYTHON_PAGES = [
 @pytest.mark.parametrize("page", PYTHON_PAGES, ids=lambda page: page.name)
 def test_python_of_pages_runs(page, tmp_path):
     """The blocks of a page, one after the other, after the commands of its sessions; those with PyTorch where it is."""
-    for line in ["tokfmt demo sample", *(line for line, _ in commands(page) if line.startswith("tokfmt recipe"))]:
+    for line in ["tokfmt demo sample", *(line for line, _ in sessions(page) if line.startswith("tokfmt recipe"))]:
         forkserver.run([sys.executable, "-m", "tokfmt", *shlex.split(line)[1:]], cwd=tmp_path, check=True)
     for name in ("web.pbin", "code.zarr"):
         words = [FIXTURES / "modalities/D_2byte_gpt2.pbin", name]
@@ -168,8 +164,7 @@ def test_documents_of_json_have_the_keys_that_the_page_names(row, line, tmp_path
     )
     assert len(rows) == len(DOCUMENTS)
     schema, told = rows[row]
-    words = [sys.executable, "-m", "tokfmt", *line.format(PACKS, tmp_path).split(), "--json"]
-    document = json.loads(forkserver.run(words, cwd=ROOT, stdout=subprocess.PIPE).stdout)
+    document = json.loads(commands.run(*line.format(PACKS, tmp_path).split(), "--json", cwd=ROOT).stdout)
     validate(document)
     assert (next(iter(document)), document.pop("schema")) == ("schema", schema)
     named = dict(re.findall(r"`(\w+)(?:\[([\w, ]+)\])?`", told))

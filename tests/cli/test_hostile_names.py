@@ -53,7 +53,7 @@ COMMANDS = {
     "no choice": ["stats", "{}.pbin", "--executor", "{}"],
     "no command": ["{}"],
 }  # fmt: skip
-FEW = ("stats of several", "stats --expect", "check", "show --raw", "convert", "browse", "an error", "no option")
+FEW = ("info", "check", "show --raw", "convert", "an error", "no option")
 """All commands print by one function: `make fuzz` tries the others."""
 NAMELESS = ("show", "stats --html", "recipe", "recipe --explain", "no option")
 """Commands that print no name of a file, or half of it."""

@@ -3,12 +3,11 @@
 import itertools
 import json
 import re
-import sys
 import time
 from itertools import pairwise
 from pathlib import Path
 
-import forkserver
+import commands
 import pytest
 from amount import FUZZ_ONLY
 from browsers import CHROMIUM_FLAGS, chromium
@@ -22,13 +21,7 @@ HOSTILE = "</script><script>window.owned = 1</script><img src=x onerror='window.
 
 
 def run(*words):
-    return forkserver.run(
-        [sys.executable, "-m", "tokfmt", "stats", *map(str, words)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return commands.run("stats", *words, cwd=ROOT)
 
 
 @pytest.fixture(scope="module")
@@ -280,10 +273,7 @@ def test_nothing_but_a_page_is_replaced(tmp_path):
 def test_page_shows_the_preparation_of_a_mix(browser, tmp_path):
     mix, page = tmp_path / "mix.ds", tmp_path / "page.html"
     recipe = "fixtures/recipe/prepare.toml"
-    done = forkserver.run(
-        [sys.executable, "-m", "tokfmt", "convert", recipe, mix, "--json"], cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    done = commands.run("convert", recipe, mix, "--json", cwd=ROOT, check=0)
     first = json.loads(done.stdout)["prepared"][0]
     assert run(mix, "--html", page).returncode == 0
     visit = Visit(browser, page)

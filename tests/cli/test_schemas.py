@@ -2,9 +2,8 @@
 
 import json
 import re
-import sys
 
-import forkserver
+import commands
 import pytest
 from jsonschema import ValidationError
 from paths import FIXTURES, ROOT
@@ -17,9 +16,7 @@ PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 
 
 def tokfmt(*words, code=0):
-    done = forkserver.run([sys.executable, "-m", "tokfmt", *map(str, words)], capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == code, done.stderr
-    return done.stdout
+    return commands.run(*words, cwd=ROOT, check=code).stdout
 
 
 def test_every_document_that_the_code_prints_has_a_schema():

@@ -92,14 +92,16 @@ def assert_ended(name, number, code, said, home, whole):
 
 MOMENTS = 24 if NIGHTLY else 3
 """Of each command, one for each signal in turn."""
+FEW = {"convert": 3, "convert in processes": 1, "formats": 2, "show": 3}
+"""Commands of `make test` with their moments; all end by one handler."""
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", only(FEW, COMMANDS))
 def test_at_any_moment(name, tmp_path_factory):
     """Moments are spread over a run of the command as long as it takes here."""
     seconds, whole = undisturbed(name, tmp_path_factory.mktemp("whole"))
     draw = random.Random(f"{name}{time.time_ns()}" if NIGHTLY else name)
-    for k in range(MOMENTS):
+    for k in range(MOMENTS if NIGHTLY else FEW[name]):
         home = tmp_path_factory.mktemp("home")
         number = ENDING[k % 3]
         with running(start(name, home), group=True) as process:
@@ -122,7 +124,8 @@ def signaled_late(number, cwd, *before):
     """A conversion that gets a signal between its end and the end of the process."""
     code = LATE.format(number=int(number), source=str(FIXTURES / "modalities" / "D_2byte_gpt2.pbin"))
     words = [*before, sys.executable, "-c", code]
-    return subprocess.run(words, capture_output=True, text=True, cwd=cwd, timeout=BOUND, check=False)
+    run = subprocess.run if before else forkserver.run
+    return run(words, capture_output=True, text=True, cwd=cwd, timeout=BOUND, check=False)
 
 
 def test_signal_after_publication_reports_the_complete_destination(tmp_path):
@@ -215,6 +218,6 @@ run(["index", "x.jsonl"])
 
 def test_error_while_a_signal_is_handled_is_not_reported(tmp_path):
     """The exit code is that of the signal, whatever the cleanup raises, and the same signal at once is not a second one."""
-    done = subprocess.run([sys.executable, "-c", FALLS], capture_output=True, text=True, cwd=tmp_path, timeout=BOUND)
+    done = forkserver.run([sys.executable, "-c", FALLS], capture_output=True, text=True, cwd=tmp_path, timeout=BOUND)
     assert done.returncode == 128 + signal.SIGTERM
     assert done.stderr == "tokfmt: error: interrupted by SIGTERM; nothing was left behind\n"

@@ -1,5 +1,6 @@
 """stdout that is full or closed, in any locale: one line, the right code, and never a bug in tokfmt."""
 
+import itertools
 import json
 import os
 import subprocess
@@ -7,7 +8,7 @@ import sys
 
 import forkserver
 import pytest
-from amount import pairs
+from amount import FUZZ_ONLY, only
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
@@ -93,6 +94,8 @@ def test_text_is_utf_8_in_every_locale(locale, tmp_path):
     (tmp_path / "c.jsonl").write_text('{"text": "a\u00b7\\n\u4e16"}\n', encoding="utf-8")
     code, said, printed = run(["show", "c.jsonl", "--text"], tmp_path, subprocess.PIPE, **locale)
     assert (code, printed.decode()) == (0, "a\u00b7\n\u4e16\n"), said
+    if "LC_ALL" in locale:  # which takes an interpreter of its own
+        return
     code, said, printed = run(["stats", "c.jsonl", "--json"], tmp_path, subprocess.PIPE, **locale)
     assert (code, json.loads(printed.decode("ascii"))["path"]) == (0, "c.jsonl"), said
 
@@ -100,7 +103,13 @@ def test_text_is_utf_8_in_every_locale(locale, tmp_path):
 CLOSED = "tokfmt: error: standard output: is closed. What was printed is not complete"
 
 
-@pytest.mark.parametrize(("name", "closing"), pairs(["stats --json", "convert --json"], [">&-", "<&- >&-"]))
+@pytest.mark.parametrize(
+    ("name", "closing"),
+    only(
+        [("convert --json", "<&- >&-")],
+        itertools.product(["stats --json", "convert --json"], [">&-", "<&- >&-"]),
+    ),
+)
 def test_no_stdout_at_all(tmp_path, name, closing):
     """What cannot be printed is lost, as on a full device; none of it is written into a file."""
     done = without(closing, COMMANDS[name], tmp_path)
@@ -124,6 +133,7 @@ def without(closing, words, cwd):
     return done
 
 
+@FUZZ_ONLY
 def test_no_stream_at_all(tmp_path):
     words = [sys.executable, "-m", "tokfmt", *map(str, COMMANDS["convert --json"])]
     done = subprocess.run(["sh", "-c", 'exec "$@" >&- 2>&-', "sh", *words], cwd=tmp_path, timeout=120)
@@ -137,6 +147,6 @@ def test_exit_of_a_library_is_an_error(tmp_path):
         "registry.list_formats = registry.names = registry.get = lambda *_: sys.exit(0)\n"
         "from tokfmt.cli.main import run\nrun(['formats'])"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    done = forkserver.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert done.returncode == 70
     assert "unexpected SystemExit: 0" in done.stderr and "--debug" in done.stderr
