@@ -65,7 +65,9 @@ def test_the_first_line_says_that_the_dataset_is_not_the_one_that_was_opened(tmp
 
         await said("✓ index checked")
         (tmp_path / "a.pbin").write_bytes(PACK.read_bytes() + b" ")
-        await said("▲ changed; R opens it again")
+        await said("▲ grew; R ")
+        (tmp_path / "a.pbin").write_bytes(PACK.read_bytes()[:-1] + b" ")
+        await said("▲ changed; R ")
         (tmp_path / "a.pbin").unlink()
         await said("▲ deleted")
 

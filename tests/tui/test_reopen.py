@@ -1,4 +1,4 @@
-"""The dataset opened again at the same place, a file that is still written, the badge of the tab of findings, the map."""
+"""The dataset opened again at the same place, and the badge of the tab of findings."""
 
 import json
 

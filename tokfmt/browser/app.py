@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -62,9 +61,8 @@ if TYPE_CHECKING:
     from tokfmt.browser.data.catalog import Catalog, Listed
 
 _MOMENT, _LONG = 3.0, 8.0  # seconds
-_EVERY = 1.0  # seconds between two looks at what was fetched from stores, and at files that are followed
+_EVERY = 1.0  # seconds between two looks at what was fetched from stores, and at the files of the dataset
 _OPEN = 3  # datasets that stay open, besides those that the user named
-_FRESH = 60.0  # seconds since the last change of a file that is taken to be still written
 
 DARK = "tokyo-night"
 
@@ -117,9 +115,7 @@ class Browser(TypeAhead):
         self._history = History()
         self._given = len(self.requests)  # later ones are of a catalog, or sources of these
         self._choices: dict[int, Choice | None] = {}  # tokenizers for datasets that have none of their own
-        self._followed: set[int] = set()  # datasets that are opened again when they change
-        self._unreadable: set[int] = set()  # those of them that could not be opened after their last change
-        self._looks, self._probes = Work(self), Work(self)  # whether a followed dataset has changed; checks
+        self._looks, self._probes = Work(self), Work(self)  # whether the dataset has changed; checks
         self._pressed: tuple[Screen[Any], Offset, float] | None = None  # the last press: its screen, place and time
         self._spots = {} if at is None else {0: at}  # places to show when the datasets have loaded them
         self.current, self._tokenizer, self.resumes = 0, tokenizer, False
@@ -154,7 +150,7 @@ class Browser(TypeAhead):
             self._show_catalog()
         if transfer(self.session) or not all(shown_path(request).is_local for request in self.requests):
             self.set_interval(_EVERY, self.say)
-        self.set_interval(_EVERY, self._look_after_followed)
+        self.set_interval(_EVERY, self._look_for_changes)
         # Textual does not update the footer of an app without focus, as a page is until it gets the focus.
         self.watch(self, "app_focus", self._footer, init=False)
 
@@ -373,33 +369,14 @@ class Browser(TypeAhead):
     # the same dataset again
 
     def action_reopen(self) -> None:
-        """Open the dataset on the screen again, at the same place; follow it if its file is still written."""
-        number = self.current
-        followed = number in self._followed
-        self._followed.discard(number)
-        self._unreadable.discard(number)
-
-        def then(after: Session) -> None:
-            if not followed and after.stamp is not None and time.time() - after.stamp.modified / 1e9 < _FRESH:
-                self._followed.add(number)
-                self.notify(f"{printable(after.path.name)} is still written, so it is followed. R stops", markup=False)
-
-        self._reopen(number, then)
-
-    def _reopen(self, number: int, then: Callable[[Session], None] = lambda _: None, *, to_end: bool = False) -> None:
-        """Open a dataset again, and show the same place, or with `to_end` its last row."""
-        before = self.sessions[number]
-        spot = Spot((-1, 0) if to_end else before.where, before.shown)
+        """Open the dataset on the screen again, at the same place."""
+        number, before = self.current, self.session
+        spot = Spot(before.where, before.shown)
 
         def opened(after: Session) -> None:
             if after.refused is not None and before.refused is None:
-                # a writer changes one file after the other: after the next change, it may be whole
-                title = "Not opened yet" if number in self._followed else "Not opened again"
-                if number not in self._unreadable:
-                    self.notify(str(after.refused), title=title, severity="error", markup=False)
-                self._unreadable |= self._followed & {number}
+                self.notify(str(after.refused), title="Not opened again", severity="error", markup=False)
                 return
-            self._unreadable.discard(number)
             if number in self.loadings:
                 self.loadings[number].cancel()
             self._aside = {key: one for key, one in self._aside.items() if key[0] != number}
@@ -407,31 +384,28 @@ class Browser(TypeAhead):
             if before.port.count:
                 self._spots[number] = spot
             self._load(number, before.vocabulary)
-            then(after)
             self.refresh_tabs()
 
         self._open(number, lambda: reopened(before), opened)
 
-    def _look_after_followed(self) -> None:
-        """Open followed datasets again that have changed, unless they are being opened; mark the one on the screen."""
-        for number in (self._followed | {self.current}) - {*self._openings, *self._looks}:
-            session, loading = self.sessions[number], self.loadings.get(number)
-            if loading is not None and loading.job is None and session.stamp is not None:
-                self._look_at(number, session)
+    def _look_for_changes(self) -> None:
+        """Show whether the dataset on the screen is not what was opened, unless it is loading or being opened."""
+        session, loading, stamp = self.session, self.loadings.get(self.current), self.session.stamp
+        if self._looks or self._openings or loading is None or loading.job is not None or stamp is None:
+            return
 
-    def _look_at(self, number: int, session: Session) -> None:
-        def seen(outcome: object) -> None:
-            shown = session is self.sessions.get(number)
-            outdated = "deleted" if outcome is None else "changed" if outcome != session.stamp else ""
-            if shown and number not in self._followed and outdated != session.outdated:
+        def seen(outcome: Stamp | Exception | None) -> None:
+            outdated = ""
+            if outcome is None:
+                outdated = "deleted"
+            elif isinstance(outcome, Stamp) and outcome != stamp:
+                outdated = "grew" if outcome.size > stamp.size else "changed"
+            if outdated != session.outdated:
                 session.outdated = outdated
                 self.say()
-            if shown and number in self._followed and isinstance(outcome, Stamp) and outcome != session.stamp:
-                session.stamp = outcome
-                self._reopen(number, to_end=session.where[0] == session.port.count - 1)
 
         format_ = session.opened.format
-        self._looks.begin(number, lambda _: stamp_of(session.path, format_), seen)
+        self._looks.begin("", lambda _: stamp_of(session.path, format_), seen)
 
     def _show_split(self, split: str, then: Callable[[], None]) -> None:
         """Show a split of the dataset on the screen, if it has it, and call `then`."""
@@ -506,8 +480,7 @@ class Browser(TypeAhead):
         names = [printable(shown_path(self.requests[number]).name) for number in self._openings]
         loading = f"◌ opening {' and '.join(names)} · esc stops" if names else ""
         loading = loading or loading_words(session, self.loadings.get(self.current))
-        followed = "↻ R stops" if self.current in self._followed else ""
-        bar.say(" · ".join(filter(None, (loading, transfer(session), followed))))
+        bar.say(" · ".join(filter(None, (loading, transfer(session)))))
         bar.say_splits(session.splits, session.split)
         self.show_health()
         self.refresh_bindings()

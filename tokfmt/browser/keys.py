@@ -80,7 +80,7 @@ _BROWSER = [
         OPEN,
         ("d", "datasets", "Datasets", "Choose a dataset"),
         ("T", "tokenizers", "Tokenizer", "Choose a tokenizer"),
-        ("R", "reopen", "Reopen", "Open again, follow a file that grows"),
+        ("R", "reopen", "Reopen", "Open again"),
         ("q", "quit", "Quit"),
     ),
     *_keys(GO, ("g", "ask('jump')", "Go to", "Go to a row, a token or a byte")),

@@ -198,7 +198,7 @@ class Session:
         identity: Identity of the file or directory at the path when it was opened.
         is_file: The path is a file, not a directory.
         stamp: The state of the dataset when it was opened; None in a store.
-        outdated: "changed" or "deleted" if its files are since then; "" if not.
+        outdated: "grew", "changed" or "deleted" if its files did since then, or are gone; "" if not.
     """
 
     request: SourceRequest

@@ -146,7 +146,7 @@ def _verdict(session: Session) -> Content:
     """Return what the check found, in words; nothing before it ran."""
     verdict = session.verdict
     if session.outdated:
-        remedy = "; R opens it again" if session.outdated == "changed" else ""
+        remedy = "" if session.outdated == "deleted" else "; R opens it again"
         return Content.styled(f"▲ {session.outdated}{remedy}", _ODD)
     if verdict is None:
         return Content("")
