@@ -12,7 +12,7 @@ import commands
 import forkserver
 import numpy as np
 import pytest
-from amount import only
+from amount import every
 from paths import CORPUS, FIXTURES, TOKENIZER
 from processes import running
 
@@ -104,10 +104,11 @@ def blocks(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("stage", "number"),
-    only(
-        [("offsets", signal.SIGKILL)],
-        [(stage, number) for stage in ("spill-*", "offsets") for number in (signal.SIGINT, signal.SIGKILL)],
-    ),
+    [
+        ("offsets", signal.SIGKILL),
+        *(every((stage, signal.SIGINT)) for stage in ("spill-*", "offsets")),
+        every(("spill-*", signal.SIGKILL)),
+    ],
 )
 def test_interrupted(blocks, number, stage):
     words = ["convert", "in.bin", "o.pbin", "--from", "stage1", "-q", *SPLIT, "--shuffle", "1"]

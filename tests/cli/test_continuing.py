@@ -11,7 +11,7 @@ import commands
 import forkserver
 import numpy as np
 import pytest
-from amount import FUZZ_ONLY, first, only
+from amount import FUZZ_ONLY, every
 from paths import CORPUS, FIXTURES, TOKENIZER
 from processes import running
 
@@ -102,7 +102,7 @@ def expected(home):
     return WHOLE[0]
 
 
-@pytest.mark.parametrize("number", only([signal.SIGTERM], [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]))
+@pytest.mark.parametrize("number", [signal.SIGTERM, every(signal.SIGINT), every(signal.SIGHUP)])
 def test_interruption_reports_the_kept_work(home, expected, number):
     said = interrupted(home, *WORDS, "-q", by=number)
     assert said == (
@@ -139,7 +139,7 @@ DEALT = ("in.bin", "out.pbin", "--shuffle", "3", "--split", "train=0.8,validatio
 HOMES = [".out.train.pbin.tokfmt-work", ".out.validation.pbin.tokfmt-work"]
 
 
-@pytest.mark.parametrize("executor", only(["threads"], ["threads", "processes"]))
+@pytest.mark.parametrize("executor", ["threads", every("processes")])
 def test_a_shuffle_and_a_split_are_continued(home, executor):
     """Of spills and regions of both splits, none is made twice."""
     whole = home / "whole"
@@ -456,7 +456,7 @@ run(sys.argv[1:])
     sys.version_info[:3] == (3, 13, 0),
     reason="without a working directory, CPython 3.13.0 has a SystemError where a module lacks a name: numpy cannot load",
 )
-@pytest.mark.parametrize("more", first(1, [["--resume"], ["--task", "0/1"]]))
+@pytest.mark.parametrize("more", [["--resume"], every(["--task", "0/1"])])
 def test_a_working_directory_that_is_gone(tmp_path, more):
     """Whoever names all by absolute paths needs none."""
     gone, pack = tmp_path / "gone", FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
@@ -466,7 +466,7 @@ def test_a_working_directory_that_is_gone(tmp_path, more):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("tokens", first(1, [False, True]))
+@pytest.mark.parametrize("tokens", [False, every(True)])
 def test_the_manifest_of_shards_is_that_of_one_run(home, tokens):
     """Finished in the directory where they were written, paths are named as there."""
     words = ["in.bin"] if tokens else ["small.jsonl", "--tokenizer", str(TOKENIZER)]

@@ -1,6 +1,5 @@
 """stdout that is full or closed, in any locale: one line, the right code, and never a bug in tokfmt."""
 
-import itertools
 import json
 import os
 import subprocess
@@ -8,7 +7,7 @@ import sys
 
 import forkserver
 import pytest
-from amount import FUZZ_ONLY, only
+from amount import FUZZ_ONLY, every
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
@@ -105,10 +104,7 @@ CLOSED = "tokfmt: error: standard output: is closed. What was printed is not com
 
 @pytest.mark.parametrize(
     ("name", "closing"),
-    only(
-        [("convert --json", "<&- >&-")],
-        itertools.product(["stats --json", "convert --json"], [">&-", "<&- >&-"]),
-    ),
+    [("convert --json", "<&- >&-"), every(("convert --json", ">&-")), every(("stats --json", ">&-"))],
 )
 def test_no_stdout_at_all(tmp_path, name, closing):
     """What cannot be printed is lost, as on a full device; none of it is written into a file."""
