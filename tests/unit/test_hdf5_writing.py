@@ -13,7 +13,7 @@ from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
 from tokfmt.errors import CorruptError, OptionError, TokenRangeError
 from tokfmt.formats.hdf5 import FORMAT
-from tokfmt.formats.hdf5.packing import REACH, Packer
+from tokfmt.formats.hdf5.writer import compressed
 from tokfmt.plugin import Hints, Separators
 from tokfmt.testing import read, sequences, write
 
@@ -25,38 +25,26 @@ def sample(width, top, seed=0):
     return np.stack([tokens[:-1], np.ones(width, "<i4"), tokens[1:]])
 
 
-@pytest.mark.parametrize("top", [2, 300, 2**31 - 1])
-def test_stitched_streams_are_zlib(top):
-    for width in [*range(1, 300), 1000, 2047, 2048, REACH - 1, REACH]:
-        rows = sample(width, top)
-        packed, raw = Packer(width, shuffle=False).pack(rows, full=True)
-        assert (packed if raw else zlib.decompress(packed)) == rows.tobytes()
-        assert len(packed) <= rows.nbytes
-
-
-@pytest.mark.parametrize("width", [1, 8, 300, 2048, REACH, REACH + 1, 8192])
+@pytest.mark.parametrize("width", [1, 8, 300, 2048, 8192])
 @pytest.mark.parametrize("shuffle", [False, True])
-@pytest.mark.parametrize("full", [False, True])
-def test_chunks_decode(width, shuffle, full):
+def test_chunks_decode(width, shuffle):
     rows = sample(width, 50_000)
-    if not full:
-        rows[1, width // 2 :] = 0
-        rows[::2, width // 2 :] = 3
-    packed, raw = Packer(width, shuffle=shuffle).pack(rows, full=full)
+    packed, raw = compressed(rows, shuffle=shuffle)
     found = np.frombuffer(packed if raw else zlib.decompress(packed), "u1")
     if shuffle:
         found = found.reshape(4, -1).T.reshape(-1)
     assert found.tobytes() == rows.tobytes()
+    assert len(packed) <= rows.nbytes
 
 
-def test_labels_cost_nothing():
+def test_labels_cost_little():
     """The repeated row is found at any length, or the shuffle filter makes up for it: no more than what deflate -4 takes."""
     rng = np.random.default_rng(1)
     weights = 1 / np.arange(1, 50_001)
     for width, shuffle in ((512, False), (2048, False), (4096, False), (8192, True)):
         tokens = rng.choice(50_000, width + 1, p=weights / weights.sum()).astype("<i4")
         rows = np.stack([tokens[:-1], np.ones(width, "<i4"), tokens[1:]])
-        packed, _ = Packer(width, shuffle=shuffle).pack(rows, full=True)
+        packed, _ = compressed(rows, shuffle=shuffle)
         assert len(packed) <= 1.01 * len(zlib.compress(rows.tobytes(), 4))
 
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
+from isal import isal_zlib
 from numpy.typing import NDArray
 
 from tokfmt.core.format import Receipt, Region, Target, TokenWriter, WriterTraits, lost_empties, lost_nothing
@@ -36,7 +37,6 @@ from tokfmt.core.rows import ROWS
 from tokfmt.errors import OptionError, TokenRangeError
 from tokfmt.files.file import write_error, writing
 from tokfmt.formats.hdf5.options import WriteOptions
-from tokfmt.formats.hdf5.packing import REACH, Packer
 from tokfmt.formats.hdf5.stored import WriterAttributes
 
 RAW = 1 << 31
@@ -48,23 +48,35 @@ Many regions keep all jobs busy: the last region is gathered while all jobs but 
 three regions, one of them compresses the third alone.
 """
 _LIBRARY_VERSIONS = ("earliest", "v110")
+_REACH = 4096
+"""Maximum tokens of a sample whose labels deflate, which reaches back 32,768 bytes, can copy from its inputs."""
+_LEVEL = 3
+"""Only the levels 0 and 3 of ISA-L return the same bytes for every previous content of memory; 1 and 2 do not."""
 
-_Block: TypeAlias = tuple[int, Tokens, NDArray[np.int32], NDArray[np.bool_]]
+_Block: TypeAlias = tuple[int, Tokens, NDArray[np.int32]]
 
 
-def write_chunks(out: BinaryIO, packer: Packer, samples: NDArray[np.int32], full: NDArray[np.bool_]) -> list[int]:
-    """Compress samples and write them to a part; return their sizes with the bit RAW.
+def compressed(sample: NDArray[np.int32], *, shuffle: bool) -> tuple[bytes, bool]:
+    """Return the chunk of a sample, and True if it is raw because compression would not make it smaller.
+
+    Args:
+        sample: <i4[3, width], contiguous.
+        shuffle: Shuffle the bytes first: all first bytes of the values, then all second ones, and so on.
+    """
+    plain = sample.reshape(-1).view(np.uint8)
+    if shuffle:
+        plain = np.ascontiguousarray(plain.reshape(-1, 4).T).reshape(-1)
+    packed = isal_zlib.compress(plain, level=_LEVEL)
+    return (packed, False) if len(packed) < plain.nbytes else (plain.tobytes(), True)
+
+
+def write_chunks(out: BinaryIO, samples: NDArray[np.int32], *, shuffle: bool) -> list[int]:
+    """Compress samples, <i4[count, 3, width], and write them to a part; return their sizes with the bit RAW.
 
     All samples are written in one call: one call per sample took three times as long, most of it under the lock of the
     interpreter.
-
-    Args:
-        out: The part file.
-        packer: Compressor of samples.
-        samples: <i4[count, 3, width].
-        full: bool[count], True for samples without padding and with plain masks and labels.
     """
-    chunks = [packer.pack(sample, full=k) for sample, k in zip(samples, full.tolist(), strict=True)]
+    chunks = [compressed(sample, shuffle=shuffle) for sample in samples]
     out.write(b"".join(data for data, _ in chunks))
     return [len(data) | RAW * raw for data, raw in chunks]
 
@@ -263,7 +275,7 @@ class SampleWriter(TokenWriter):
             raise TokenRangeError("hdf5", self.eos_id, INT32_MAX, 0, "The separator does not fit an int32")
         self.pad_id = self.eos_id if options.pad is None else options.pad
         self.step = options.seq_len + (options.stride == "disjoint")
-        self.shuffle = options.seq_len > REACH if options.shuffle is None else options.shuffle
+        self.shuffle = options.seq_len > _REACH if options.shuffle is None else options.shuffle
         self._gathering: _Gathering | None = None
 
     def _masked(self, source: TokenReader) -> bool:
@@ -314,33 +326,30 @@ class SampleWriter(TokenWriter):
                 self.path.mkdir()
 
     def write(self, region: Region, source: TokenReader) -> Receipt:
-        packer, cut = Packer(self.options.seq_len, shuffle=self.shuffle), max(1, WINDOW // (3 * self.options.seq_len))
-        cuts = windows(region.sequences.start, region.sequences.stop, cut)
+        cuts = windows(region.sequences.start, region.sequences.stop, max(1, WINDOW // (3 * self.options.seq_len)))
         top, done, sizes = -1, 0, np.empty(len(region.sequences), np.uint32)
         with whole(self.parts / f"{region.index:06d}") as out:
-            for start, tokens, samples, plain in self._blocks(source, cuts):
+            for start, tokens, samples in self._blocks(source, cuts):
                 top = max(top, check_ids(tokens, INT32_MAX, start, "hdf5"))
-                sizes[done : done + len(samples)] = write_chunks(out, packer, samples, plain)
+                sizes[done : done + len(samples)] = write_chunks(out, samples, shuffle=self.shuffle)
                 done += len(samples)
             out.write(sizes.data)
             written = out.tell()
         return Receipt(region.index, top, written, len(region.sequences))
 
     def _blocks(self, source: TokenReader, cuts: Iterable[tuple[int, int]]) -> Iterator[_Block]:
-        """Yield for each interval its first position, its tokens, <i4[n, 3, seq_len] and True for plain samples."""
+        """Yield for each interval its first position, its tokens and <i4[n, 3, seq_len]."""
         length, masked = self._length(source), self._masked(source)
         for first, last in cuts:
             start, stop = first * self.step, min(length, (last - 1) * self.step + self.options.seq_len + 1)
             tokens = source.tokens(start, stop)
-            samples, full = self._samples(tokens, last - first)
-            plain = np.arange(last - first) < full
+            samples = self._samples(tokens, last - first)
             if masked and (marks := source.marks(start, stop)) is not None:
                 samples[:, 1] = self._windows(marks & TARGET, last - first, 0)[:, 1:]
-                plain &= samples[:, 1].all(1)
-            yield start, tokens, samples, plain
+            yield start, tokens, samples
 
-    def _samples(self, tokens: Tokens, count: int) -> tuple[NDArray[np.int32], int]:
-        """Return windows of the stream as <i4[count, 3, seq_len], the last one padded, and the number of full ones."""
+    def _samples(self, tokens: Tokens, count: int) -> NDArray[np.int32]:
+        """Return windows of the stream as <i4[count, 3, seq_len], the last one padded."""
         width, each = self.options.seq_len, self._windows(tokens, count, self.pad_id)
         samples = np.empty((count, 3, width), np.dtype("<i4"))
         samples[:, 0], samples[:, 1], samples[:, 2] = each[:, :-1], 1, each[:, 1:]
@@ -348,7 +357,7 @@ class SampleWriter(TokenWriter):
         if valid < width:
             samples[-1, 1, valid:] = 0
             samples[-1, 0, valid:] = self.pad_id
-        return samples, count - (valid < width)
+        return samples
 
     def _windows(self, values: NDArray[Any], count: int, pad: int) -> NDArray[np.int32]:
         """Cut values of tokens into windows, <i4[count, seq_len + 1], and fill the last one with `pad`."""
@@ -417,8 +426,7 @@ class RowWriter(SampleWriter):
             tokens, samples = source.tokens(start, stop), np.empty((last - first, 3, width), np.dtype("<i4"))
             for field, values in enumerate((tokens, source.masks(start, stop), source.labels(start, stop))):
                 samples[:, field] = values.reshape(-1, width)
-            plain = samples[:, 1].all(1) & (samples[:, 2, :-1] == samples[:, 0, 1:]).all(1)
-            yield start, tokens, samples, plain
+            yield start, tokens, samples
 
 
 class _Gathering:
