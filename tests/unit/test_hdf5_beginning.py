@@ -69,8 +69,26 @@ def test_lookups_find_what_the_library_does(tmp_path, shape, chunk, libver):
         assert table.byte_offset(first, 0, 0) == open_hdf5(path).table.byte_offset(first, 0, 0)
 
 
+@pytest.mark.parametrize("few", [False, True])
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_tree_without_an_end_is_an_error(tmp_path, few, deep):
+    """A node of the tree is its own child: the HDF5 library ends the process."""
+    path = chunked(tmp_path / "x.h5")
+    with h5py.File(path) as file:
+        root = root_of(File(path), file.id.links.get_info(b"data").u)
+    content = bytearray(path.read_bytes())
+    content[root + 5] = 200 if deep else content[root + 5]
+    content[root + 24 + 40 : root + 24 + 48] = root.to_bytes(8, "little")  # behind a key of 40 bytes
+    path.write_bytes(content)
+    with pytest.raises(CorruptError, match="the index of the chunks of 'data' is damaged"):
+        open_hdf5(path, few=few).table.read(0, 1)
+    (report,) = tokfmt.check(path, format="hdf5")
+    assert report.errors
+
+
+@pytest.mark.parametrize("few", [False, True])
 @pytest.mark.parametrize("seed", beginning(12, range(40)))
-def test_a_damaged_tree_is_an_error_or_read_as_the_library_reads_it(tmp_path, seed):
+def test_a_damaged_tree_is_an_error_or_read_as_the_library_reads_it(tmp_path, seed, few):
     path = chunked(tmp_path / "x.h5", compression="gzip")
     with h5py.File(path) as file:
         header = file.id.links.get_info(b"data").u
@@ -82,7 +100,7 @@ def test_a_damaged_tree_is_an_error_or_read_as_the_library_reads_it(tmp_path, se
     path.write_bytes(content)
     with asked_of(tmp_path) as asked:
         try:
-            table = open_hdf5(path, few=True).table
+            table = open_hdf5(path, few=few).table
             for row in range(0, 1500, 100):
                 table.read(row, row + 1)
         except FormatError:

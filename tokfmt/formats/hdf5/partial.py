@@ -18,7 +18,7 @@ from tokfmt.core.reader import Damage
 from tokfmt.errors import NO_DAMAGE, FormatError, TruncatedError
 from tokfmt.files.file import File, Stream, open_file
 from tokfmt.files.place import Place
-from tokfmt.formats.hdf5.stored import Hdf5File, header_of, open_data, open_hdf5
+from tokfmt.formats.hdf5.stored import Hdf5File, header_at, header_of, open_data, open_hdf5
 from tokfmt.formats.hdf5_arrays.chunks import ChunkMap, check_map
 from tokfmt.formats.hdf5_arrays.container import box_of, library_errors, open_library, stated_end, storage_of
 from tokfmt.formats.hdf5_arrays.table import Table, unit_of
@@ -81,7 +81,7 @@ def _open(path: Place) -> tuple[Hdf5File, Damage | None]:
 def _first_rows(file: File, handle: Any) -> Hdf5File:
     """Return the rows of `data` that end before the end of the file."""
     dataset = open_data(file, handle)
-    kind, shape, where, chunk, filters = storage_of(file, dataset, cut=True)
+    kind, shape, where, chunk, filters = storage_of(file, dataset, cut=True, header=header_at(handle))
     rows, *others = box_of(shape)
     if isinstance(where, ChunkMap):
         where = _first_chunks(file, where)

@@ -18,7 +18,7 @@ from tokfmt.files.fields import Field, Section
 from tokfmt.files.file import File, open_file
 from tokfmt.files.place import Place
 from tokfmt.formats.hdf5.problems import examples_problem, stated_by
-from tokfmt.formats.hdf5.stored import header_of, open_data
+from tokfmt.formats.hdf5.stored import header_at, header_of, open_data
 from tokfmt.formats.hdf5_arrays.chunks import DEFLATE, FLETCHER32, SHUFFLE, ChunkMap, DamagedChunkError
 from tokfmt.formats.hdf5_arrays.container import (
     FILTER_NAMES,
@@ -146,7 +146,7 @@ def _of(owner: str, of: Any) -> Iterator[Field]:
 
 def _storage(file: File, handle: Any) -> Any:
     """Return the chunks of `data`, or its values if it is contiguous."""
-    storage = storage_of(file, open_data(file, handle))
+    storage = storage_of(file, open_data(file, handle), header=header_at(handle))
     box = box_of(storage.shape)
     if isinstance(storage.where, ChunkMap):
         return _Chunks(file, storage.where, box)

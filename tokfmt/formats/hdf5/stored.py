@@ -98,8 +98,8 @@ def open_hdf5(path: Place, *, few: bool = False) -> Hdf5File:
 def _stored(file: File, handle: Any, *, few: bool) -> Hdf5File:
     dataset = open_data(file, handle)
     # the library asks for the nodes of an index one after the other, which takes a request each from a store
-    header = handle.id.links.get_info(b"data").u if few or not file.path.is_local else None
-    kind, shape, where, chunk, filters = storage_of(file, dataset, header=header)
+    later = few or not file.path.is_local
+    kind, shape, where, chunk, filters = storage_of(file, dataset, header=header_at(handle), later=later)
     check_chunks(file, where, shape, few=few)
     return header_of(file, handle, dataset, Table(file, box_of(shape), kind, where), chunk, filters)
 
@@ -123,6 +123,11 @@ def header_of(
         chunk,
         filters,
     )
+
+
+def header_at(handle: Any) -> int:
+    """Return the byte offset of the object header of the dataset `data` of a file that the library opened."""
+    return int(handle.id.links.get_info(b"data").u)
 
 
 def open_data(file: File, handle: Any) -> Any:

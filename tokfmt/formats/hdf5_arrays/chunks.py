@@ -1,8 +1,7 @@
 """Decode the chunks of a dataset of integers, and know their places, without the HDF5 library.
 
-The HDF5 library returns the chunk map once: place (8 bytes), size and skipped filters (4 bytes) of each chunk. It is
-checked against the file and kept as two arrays. If few rows of a file are read, their chunks are looked up; see
-`chunk_tree`.
+The chunk map has the place (8 bytes), size and skipped filters (4 bytes) of each chunk. It is checked against the file
+and kept as two arrays. If few rows of a file are read, only their chunks are looked up; see `chunk_tree`.
 
 This module undoes the filters of a chunk (fletcher32, deflate, shuffle). The file lists them in the order of writing,
 so they are undone in reverse. Bit k of a chunk's filter mask means that filter k was skipped for that chunk, as deflate
@@ -11,6 +10,7 @@ is if it does not make the chunk smaller.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -249,7 +249,7 @@ def empty_map(
 
 
 def read_map(dataset: Any, chunks: ChunkMap) -> ChunkMap:
-    """Return a chunk map with the places and sizes of all chunks, from the library.
+    """Return a chunk map with the places and sizes of all chunks, from the library, of an index other than a B-tree.
 
     Args:
         dataset: The dataset, opened by the library (h5py.h5d.DatasetID).
@@ -259,7 +259,9 @@ def read_map(dataset: Any, chunks: ChunkMap) -> ChunkMap:
     places = np.full(math.prod(grid), -1, np.int64)
     sizes = np.zeros(math.prod(grid), np.uint32)
 
-    def note(info: Any) -> None:
+    seen = itertools.count(1)
+
+    def note(info: Any) -> bool | None:
         at = info.chunk_offset
         place = at[0] // chunk[0]
         if len(at) == 3:
@@ -268,6 +270,7 @@ def read_map(dataset: Any, chunks: ChunkMap) -> ChunkMap:
             place = place * grid[2] + at[1] // chunk[2]
         if 0 <= place < len(places) and info.byte_offset is not None:
             places[place], sizes[place] = stored_as(info.byte_offset, info.size, info.filter_mask)
+        return next(seen) == len(places) or None  # An index that lists more is damaged, and may have no end.
 
     if len(places):
         dataset.chunk_iter(note)

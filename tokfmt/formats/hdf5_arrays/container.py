@@ -271,7 +271,8 @@ def storage_of(
     name: str = "data",
     ranks: Sequence[int] = SAMPLES,
     cut: bool = False,
-    header: int | None = None,
+    header: int,
+    later: bool = False,
 ) -> Storage:
     """Return dtype, shape, place, chunks and filters of a dataset.
 
@@ -281,7 +282,8 @@ def storage_of(
         name: Its name, for messages.
         ranks: Numbers of dimensions that it may have.
         cut: Accept values that end after the end of the file, because it was cut.
-        header: Byte offset of its object header, to look up chunks when they are read; None looks up all of them now.
+        header: Byte offset of its object header.
+        later: Look up chunks, and compare them with the file, when they are read; if its index allows that.
 
     Raises:
         FormatError: The values are not integers of these ranks, are outside of this file, or have an unknown storage.
@@ -309,10 +311,13 @@ def storage_of(
         raise UnsupportedError(file.path, what, remedy="Make a readable file with h5repack -l CONTI OLD.h5 NEW.h5")
     chunk = tuple(int(n) for n in properties.get_chunk())
     where = empty_map(file, box_of(shape), box_of(chunk), Pipeline(filters, 0, kind.itemsize), name)
-    if header is not None and (root := root_of(file, header)) is not None:
-        tree = ChunkTree(file, root, len(shape), where, unit_of(box_of(shape)), name)
+    if (root := root_of(file, header)) is None:
+        return Storage(kind, shape, read_map(dataset, where), chunk, filters)
+    tree = ChunkTree(file, root, len(shape), where, unit_of(box_of(shape)), name)
+    if later:
         return Storage(kind, shape, where.looked_up_by(tree.find), chunk, filters)
-    return Storage(kind, shape, read_map(dataset, where), chunk, filters)
+    ((places, sizes),) = tree.lookup([(0, math.prod(where.grid))])
+    return Storage(kind, shape, where.with_chunks(places, sizes), chunk, filters)
 
 
 def root_names(handle: Any) -> Iterator[str]:
@@ -463,8 +468,8 @@ def _array(file: File, handle: Any, name: str) -> Array:
     """Open a dataset of one or two dimensions; for errors see `open_arrays`."""
     dataset = opened(file, handle, name)
     owner, last = _owner(file, handle, name)
-    header = None if file.path.is_local else owner.links.get_info(last.encode()).u
-    dtype, shape, where, _, _ = storage_of(file, dataset, name=name, ranks=ARRAYS, header=header)
+    header, later = owner.links.get_info(last.encode()).u, not file.path.is_local
+    dtype, shape, where, _, _ = storage_of(file, dataset, name=name, ranks=ARRAYS, header=header, later=later)
     if math.prod(shape[1:]) * dtype.itemsize > LARGEST_CHUNK:
         raise UnsafeError(
             file.path,
