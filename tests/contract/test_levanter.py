@@ -14,8 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tokfmt
-from tokfmt.core.format import Target
-from tokfmt.errors import OptionError, UnsupportedError
+from tokfmt.errors import UnsupportedError
 from tokfmt.files.file import everything_in
 from tokfmt.formats.levanter import FORMAT
 from tokfmt.plugin import Confidence, Hints
@@ -26,11 +25,6 @@ def test_items_behind_the_last_row_do_not_count(tmp_path):
     folder = cache(tmp_path, [[[1, 2], [3]]])
     zarr.open_array(str(folder / "part-00000/input_ids/data"))[3:9] = 7
     assert sequences(read(FORMAT, folder, eos_id="none")) == [[1, 2], [3]]
-
-
-def test_it_is_not_written(tmp_path):
-    with pytest.raises(OptionError, match="cannot write Levanter.s caches"):
-        FORMAT.writer(tmp_path / "x", FORMAT.write_options(), Target())
 
 
 def test_leaf_below_another(tmp_path):

@@ -14,7 +14,7 @@ from tokfmt.core.ragged import Ragged
 from tokfmt.errors import CorruptError, OptionError, TokenRangeError
 from tokfmt.formats.hdf5 import FORMAT
 from tokfmt.formats.hdf5.writer import compressed
-from tokfmt.plugin import Hints, Separators
+from tokfmt.plugin import Hints
 from tokfmt.testing import read, sequences, write
 
 EOS = 50256
@@ -88,17 +88,6 @@ def test_values(tmp_path, stride, width):
     assert sequences(read(FORMAT, path)) == data.tolist()
 
 
-@pytest.mark.parametrize("rest", range(5))
-@pytest.mark.parametrize("stride", ["overlap", "disjoint"])
-def test_ends(tmp_path, stride, rest):
-    """Streams that end anywhere in a sample, a lone separator included."""
-    data = Ragged.of([list(range(1, 8 + rest)), [3]])
-    path = write(FORMAT, tmp_path / "x.h5", data, eos_id=EOS, options={"seq_len": 4, "stride": stride})
-    assert sequences(read(FORMAT, path)) == data.tolist()
-    with h5py.File(path) as file:
-        assert file["data"][:, 1].any(axis=1).all(), "no sample without a counted token"
-
-
 def test_nothing(tmp_path):
     for number, options in enumerate([{"seq_len": 8}, {"layout": "corpus"}]):
         path = write(FORMAT, tmp_path / f"{number}.h5", Ragged.of([]), eos_id=EOS, options=options)
@@ -159,21 +148,6 @@ def test_separator_beyond_int32(tmp_path):
 def test_parts_are_gone(tmp_path):
     write(FORMAT, tmp_path / "x.h5", dataset(), eos_id=EOS, options={"seq_len": 32}, size=1000)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["x.h5", "x.h5.scratch"]
-
-
-def test_regions_stay_in_their_files(tmp_path):
-    source = MemoryReader(Ragged.of([[*sequence, EOS] for sequence in dataset().tolist()]))
-    for options in (
-        FORMAT.write_options(seq_len=16, shard_size=1600),
-        FORMAT.write_options(layout="corpus", seq_len=16, shard_size=1600),
-    ):
-        writer = FORMAT.writer(tmp_path / "d", options, Target(EOS, Separators.BETWEEN))
-        for size in (1, 50, 1 << 24):
-            regions = writer.regions(source, size)
-            assert regions[0].tokens.start == 0
-            assert regions[-1].tokens.stop == source.info.tokens
-            for a, b in itertools.pairwise(regions):
-                assert a.tokens.stop == b.tokens.start
 
 
 @pytest.mark.parametrize("name", ["x.h5", "x"])
