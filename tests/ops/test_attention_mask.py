@@ -90,15 +90,18 @@ def test_a_mask_of_another_length_is_refused_with_its_row(tmp_path):
     assert "TF665" in verdict.counts
 
 
-def test_a_mask_that_numbers_packed_documents_is_refused(tmp_path):
-    """As LLaMA-Factory's neat_packing writes it. With position_ids beside it, these divide rows."""
+def test_a_mask_that_numbers_packed_documents_divides_rows(tmp_path):
+    """As LLaMA-Factory's neat_packing writes it, and as position_ids beside it do."""
     columns = {"input_ids": [[5, 6, 7, 8, 0], [9, 9, 0, 0, 0]], "attention_mask": [[1, 1, 2, 2, 0], [1, 1, 0, 0, 0]]}
     path = write(tmp_path / "x.parquet", **columns)
-    with pytest.raises(CorruptError, match=r"row 0 .*numbers the documents packed in it.*Write position_ids"):
-        tokfmt.open(path)
+    with tokfmt.open(path) as dataset:
+        assert dataset[:].tolist() == [[5, 6], [7, 8], [9, 9]]
     write(path, **columns, position_ids=[[0, 1, 0, 1, 0], [0, 1, 0, 0, 0]])
     with tokfmt.open(path) as dataset:
         assert dataset[:].tolist() == [[5, 6], [7, 8], [9, 9]]
+    write(path, **columns, position_ids=[[0, 1, 2, 3, 0], [0, 1, 0, 0, 0]])
+    with pytest.raises(CorruptError, match=r"row 0 .*position_ids.* differ"):
+        tokfmt.open(path)
 
 
 def test_a_mask_that_excludes_nothing_changes_nothing(tmp_path):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from amount import examples
 from examples_of_tensorflow import example
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import tokfmt
@@ -126,6 +126,8 @@ def test_packed_rows_are_divided_into_their_documents(tmp_path_factory, rows, ho
     source = stored(
         home / f"a{suffix}", input_ids=ids, labels=labels, **{how: places if how == "position_ids" else lengths}
     )
+    if how == "position_ids":  # documents of one masked ID at the end of a row are what padding looks like
+        assume(not any(len(row[-1]) == 1 and not row[-1][0][1] for row in rows))
     documents = [one for row in rows for one in row]
     wanted = (
         [[token for token, _ in one] for one in documents],
@@ -148,7 +150,7 @@ def test_packed_rows_are_divided_into_their_documents(tmp_path_factory, rows, ho
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
-        ({"position_ids": [[0, 1, 3, 4], [0, 1], [0, 1, 2]]}, "row 0.*position_ids.*expected 2, found 3"),
+        ({"position_ids": [[0, 1, 1, 4], [0, 1], [0, 1, 2]]}, "row 0.*position_ids.*expected more than 1, found 1"),
         ({"position_ids": [[0, 1, 2, 3], [0, 1], [0, 1]]}, "row 2.*position_ids of another length"),
         ({"seq_lengths": [[4], [1, 2], [3]]}, "row 1.*seq_lengths.*sum of 2, found 3"),
         ({"seq_lengths": [[4], [2], [3, 0]]}, "row 2.*seq_lengths"),

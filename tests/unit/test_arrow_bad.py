@@ -565,14 +565,21 @@ def packed(path, masks, starts, ids=((1, 2, 3), (4, 5))):
             "row 0 .* loss_mask of another length: expected 3, found 6",
         ),
         ([[1, 1, 0], [1]], [[0, 2], [0]], "row 1 .* loss_mask of another length: expected 2, found 1"),
-        ([[1, 1, 0], None], [[0, 2], [0]], "row 1 .* loss_mask of another length: expected 2, found 0"),
+        ([[1, 1, 0], []], [[0, 2], [0]], "row 1 .* loss_mask of another length: expected 2, found 0"),
         ([[1, 1, 0], [1, None]], [[0, 2], [0]], "row 1 .* has a NULL in its loss_mask"),
         ([[1, 1, 0], [1, 0]], [[0, 2], [None]], "row 1 .* has a NULL in its seq_start_id"),
-        ([[1, 1, 0], [1, 0]], [[0, 2], None], "row 1 .* has no seq_start_id"),
+        ([[1, 1, 0], [1, 0]], [[0, 2], []], "row 1 .* has no seq_start_id"),
     ],
 )
 def test_masks_that_do_not_fit(tmp_path, masks, starts, words):
     refused(packed(tmp_path / "x.parquet", masks, starts), words, code="TF665")
+
+
+def test_rows_without_a_mask_or_starts_are_one_document_that_counts(tmp_path):
+    with tokfmt.open(packed(tmp_path / "x.parquet", [[0, 1, 0], None], [[0, 2], None])) as dataset:
+        assert dataset[:].tolist() == [[1, 2], [3], [4, 5]]
+        assert dataset.reader.marks(0, 5).tolist() == [0, 0, 0, 1, 1]
+        assert any("1 row of 2 have no loss_mask" in note for note in dataset.notes)
 
 
 def test_labels_that_do_not_fit(tmp_path):

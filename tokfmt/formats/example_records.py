@@ -40,13 +40,13 @@ from tokfmt.core.loss_mask import (
 )
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.records import RecordBatch
-from tokfmt.core.row_fields import Misfit, Report, differ, differences, other_value
 from tokfmt.errors import NO_DAMAGE, ConversionError, CorruptError, FormatError, UnsafeError, UnsupportedError
 from tokfmt.files.file import names_in, natural_key
 from tokfmt.files.place import Place
 from tokfmt.formats.folders import ids_in
 from tokfmt.formats.protobuf import LARGEST_RECORD, ProtobufError, fields, packed_ids, varint_of, varints
 from tokfmt.formats.record_files import RecordFiles, RecordFilesFormat, RecordFilesWriter
+from tokfmt.model.rows import Misfit, Report, differ, differences, other_value
 from tokfmt.wording import counted, printable
 
 Dtype = Literal["uint8", "uint16", "int32", "uint32", "int64"]

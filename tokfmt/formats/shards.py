@@ -34,7 +34,6 @@ from tokfmt.core.loss_mask import ALL, IGNORED, LABELS, LOSS_MASK, MASK_OPTION, 
 from tokfmt.core.output import Output
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.reader import Damage, Separators, TokenReader, check_ids, windows
-from tokfmt.core.row_fields import Misfit, Report, differ, differences, first_in_rows, other_value, row_at
 from tokfmt.core.scattered import Scattered
 from tokfmt.errors import NO_DAMAGE, ConversionError, CorruptError, FormatError, UnsupportedError
 from tokfmt.files.fields import Section
@@ -43,6 +42,7 @@ from tokfmt.files.place import Place
 from tokfmt.files.side_by_side import side_by_side
 from tokfmt.formats.flat import Column, Cut, Extent, FileLayout, FlatFormat, FlatInspection, FlatWriter, Pieces
 from tokfmt.formats.folders import LARGEST, Packed, begin_of, compressor, decoding_limit, digest, inside
+from tokfmt.model.rows import Misfit, Report, differ, differences, first_in_rows, other_value, row_at
 from tokfmt.wording import counted, printable
 
 INDEX = "index.json"

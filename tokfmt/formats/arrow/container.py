@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tokfmt.core.chats import COMPLETION, PROMPT, Pairs, field_of_chats, has_message_keys
 from tokfmt.core.field_path import keys_of
 from tokfmt.core.findings import Problem, loss_in, noted
-from tokfmt.core.loss_mask import ATTENTION, COUNTING, LENGTHS, LOSS_MASK, POSITIONS, STARTS, mask_fields
+from tokfmt.core.loss_mask import ATTENTION, COUNTING, LOSS_MASK, STARTS, mask_fields
 from tokfmt.core.ragged import offsets_of
 from tokfmt.errors import (
     CorruptError,
@@ -34,6 +34,7 @@ from tokfmt.errors import (
 from tokfmt.files.file import File, Held, Stream, open_file
 from tokfmt.files.place import Place
 from tokfmt.files.side_by_side import side_by_side
+from tokfmt.model.rows import DIVIDING
 from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:
@@ -937,7 +938,12 @@ class Column(NamedTuple):
     @property
     def packed(self) -> bool:
         """True if rows hold several documents, whose starts are read."""
-        return not {STARTS, POSITIONS, LENGTHS}.isdisjoint(self.mask_columns)
+        return not {*DIVIDING}.isdisjoint(self.mask_columns)
+
+    @property
+    def has_masks(self) -> bool:
+        """True if a column that is read with it states which IDs count in the loss."""
+        return not {*COUNTING}.isdisjoint(self.mask_columns)
 
 
 def open_containers(format_: Variant, files: Sequence[Place], *, tail: bool = False) -> list[Container]:
@@ -1044,16 +1050,15 @@ def kind_of(kind: Any) -> str:
 def chosen(container: Container, options: ReadOptions) -> Column:
     """Choose the column to read: the given one, else packed rows, else IDs, else text.
 
-    `attention_mask` is read with rows of IDs, unless each row is read as it is stored, or lengths divide it.
+    `attention_mask` is read with rows of IDs, unless each row is read as it is stored.
 
     Raises:
         UnsupportedError: No column fits, or several do; the error lists the columns of the file.
     """
     column = _column(container, options)
     is_read = column.kind == "ids" and options.view == "documents"
-    is_divided = not {STARTS, LENGTHS}.isdisjoint(column.mask_columns)
     is_there = kind_of(typed(container.schema, ATTENTION)) in ("ids", _FLAGS)
-    return column._replace(attention=ATTENTION) if is_read and is_there and not is_divided else column
+    return column._replace(attention=ATTENTION) if is_read and is_there else column
 
 
 def _column(container: Container, options: ReadOptions) -> Column:
@@ -1084,7 +1089,7 @@ def _beside(path: Place, every: Mapping[str, str], options: ReadOptions) -> tupl
     """Return the columns of labels, masks and starts to read, and whether "loss_mask" is not read."""
     there = [name for name, kind in every.items() if kind == "ids" or (kind == _FLAGS and name in COUNTING[1:])]
     masks = mask_fields(path, there, options.loss_mask)
-    starts = tuple(name for name in (POSITIONS, LENGTHS) if name in there)[:1]
+    starts = tuple(name for name in DIVIDING if name in there and name != STARTS)
     return (*masks, *starts), LOSS_MASK in there and options.loss_mask is None
 
 

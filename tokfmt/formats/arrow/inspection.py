@@ -11,7 +11,6 @@ from tokfmt.core.format import Hints
 from tokfmt.core.inspection import Inspection, Unreadable
 from tokfmt.core.padding import Contradictions
 from tokfmt.core.reader import Damage
-from tokfmt.core.row_fields import Reading
 from tokfmt.errors import FormatError, Loss, UnsafeError, UnsupportedError
 from tokfmt.files.place import Place
 from tokfmt.formats.arrow.container import (
@@ -37,6 +36,7 @@ from tokfmt.formats.arrow.reader import (
     Rows,
     TextReader,
     other_labels,
+    reading_of,
 )
 
 if TYPE_CHECKING:
@@ -92,12 +92,13 @@ class ColumnsInspection(Inspection):
         lost = tuple(self._lost())
         if column.kind == TEXT:
             return TextReader(self.containers, column, hints, self.first, damage, lost)
-        kind = PackedReader if column.packed else MaskedReader if column.mask_columns else ColumnReader
+        packed = column.packed and options.view == "samples"
+        kind = PackedReader if packed else MaskedReader if column.has_masks else ColumnReader
         return kind(self.containers, column, options, hints, self.first, damage, lost)
 
     def _keep_readable(self) -> list[Damage]:
         """Leave out the groups that cannot be decoded, and return what is left out."""
-        column, reading = self.column, Reading(self.options.loss_mask, self.options.view == "samples")
+        column, reading = self.column, reading_of(self.containers, self.options, self.hints.eos_id)
         rows = Rows(self.format.hundred, column, reading, self.hints.allow_loss)
         is_text = column.kind == TEXT
         decode = partial(_decode_text, column.name) if is_text else partial(_decode_rows, rows)
@@ -138,7 +139,8 @@ class ColumnsInspection(Inspection):
     def _rows(self, how: Audit) -> Iterator[Finding]:
         """Yield the findings of the decoded rows of IDs."""
         column, hundred = self.column, self.format.hundred
-        rows = Rows(hundred, column, Reading(self.options.loss_mask, compares=True))
+        reading = reading_of(self.containers, self.options, self.hints.eos_id)._replace(samples=False, compares=True)
+        rows = Rows(hundred, column, reading)
         labels = dict[Place, tuple[OtherLabels, Contradictions]]()
         groups = [(one, group) for one in self.containers for group in (one.groups if how.deep else one.groups[:1])]
 
@@ -206,7 +208,7 @@ def _steps(rows: Rows, item: tuple[Container, Group], found: list[Problem]) -> I
     try:
         for decoded in rows.decode(container, group, found.append):
             has_problems = has_problems or bool(found)
-            tokens = seen.tokens + len(decoded.tokens) + decoded.excluded[0]
+            tokens = seen.tokens + len(decoded.tokens) + decoded.facts.left_out
             seen = _Seen(tokens, seen.others.joined(other_labels(decoded)), seen.against.joined(decoded.against))
             yield seen
         stated = container.facts(group, rows.column.name).values

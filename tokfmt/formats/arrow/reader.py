@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -41,17 +41,6 @@ from tokfmt.core.reader import (
     largest_id,
 )
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, TextRecords
-from tokfmt.core.row_fields import (
-    OTHER,
-    FieldOfRows,
-    IdRows,
-    Misfit,
-    Reading,
-    Report,
-    emptied,
-    first_in_rows,
-    with_fields,
-)
 from tokfmt.errors import ConversionError, CorruptError, Loss
 from tokfmt.files.place import Place
 from tokfmt.formats.arrow.container import (
@@ -65,11 +54,14 @@ from tokfmt.formats.arrow.container import (
     own_blocks,
     own_separator,
     plain,
+    stated_by_tokfmt,
     typed,
     unread,
     values_of,
     worded,
 )
+from tokfmt.model import rows as rule
+from tokfmt.model.rows import OTHER, IdRows, Misfit, Reading, Report, RowFacts, first_in_rows
 from tokfmt.wording import counted
 
 if TYPE_CHECKING:
@@ -140,6 +132,12 @@ def _raise(problem: Problem) -> None:
     raise problem.error
 
 
+def reading_of(containers: Sequence[Container], options: ReadOptions, eos_id: int | None) -> Reading:
+    """Return how the columns of some files are read."""
+    is_own = bool(containers) and all(stated_by_tokfmt(container) for container in containers)
+    return Reading(options.loss_mask, options.view == "samples", is_own=is_own, eos_id=eos_id)
+
+
 class Rows:
     """Decode the rows of a column and report the problems in them.
 
@@ -193,29 +191,29 @@ class Rows:
             for row in np.flatnonzero(_are_null(array)).tolist():
                 wrong(3, Misfit(row, "is NULL", remedy=remedy), "null-rows")
         rows = _ids(array, partial(wrong, 4))
-        columns = {name: lists(values_of(batch, name)) for name in self.column.beside}
-        return self._with_columns(rows, columns, partial(wrong, 5))
+        return self._with_columns(
+            rows, {name: values_of(batch, name) for name in self.column.beside}, partial(wrong, 5)
+        )
 
-    def _with_columns(self, rows: IdRows, columns: Mapping[str, tuple[Any, Offsets]], report: Report) -> IdRows:
+    def _with_columns(self, rows: IdRows, arrays: Mapping[str, Any], report: Report) -> IdRows:
         """Return rows with what the columns beside them state."""
 
         def remedied(misfit: Misfit) -> None:
             report(misfit._replace(remedy=misfit.remedy or _WRONG_COLUMN))
 
         lacking = np.zeros(len(rows.offsets) - 1, np.bool_)
-        for name, (values, ends) in columns.items():
+        columns = dict[str, rule.Column]()
+        for name, array in arrays.items():
+            values, ends = lists(array)
             for row, _ in first_in_rows(ends, _are_null(values)) if values.null_count else ():
                 remedied(Misfit(row, f"has a NULL in its {name}"))
                 lacking[row] = True
-        fields: Mapping[str, FieldOfRows] = {
-            name: FieldOfRows(
-                (values.fill_null(0) if values.null_count else values).to_numpy(zero_copy_only=False), ends
-            )
-            for name, (values, ends) in columns.items()
-        }
+            items = (values.fill_null(0) if values.null_count else values).to_numpy(zero_copy_only=False)
+            columns[name] = rule.Column(items, ends, ~_are_null(array) if array.null_count else None)
+        tokens, offsets = rows.tokens, rows.offsets
         if lacking.any():
-            rows, fields = emptied(rows, fields, lacking)
-        return with_fields(rows, fields, self.reading, remedied)
+            tokens, offsets, columns = rule.emptied(tokens, offsets, columns, lacking)
+        return rule.with_columns(tokens, offsets, columns, self.reading, remedied)
 
 
 def _ids(array: Any, report: Report) -> IdRows:
@@ -267,7 +265,7 @@ class _Scanned(NamedTuple):
     offsets: Offsets
     top: int
     odd: tuple[int, int]
-    excluded: tuple[int, int]
+    facts: RowFacts
 
 
 @dataclass(slots=True)
@@ -338,7 +336,8 @@ class ColumnReader(TokenReader):
     ) -> None:
         hundred = 660 if isinstance(containers[0], ParquetContainer) else 680
         self.samples = options.view == "samples"
-        self.rows = Rows(hundred, column, Reading(options.loss_mask, samples=self.samples), hints.allow_loss)
+        reading = reading_of(containers, options, hints.eos_id)
+        self.rows = Rows(hundred, column, reading, hints.allow_loss)
         self.allow_loss = hints.allow_loss
         self._is_decoded = hints.allow_partial  # `keep_readable` decoded every group and left out the damaged ones
         self.groups = [(container, group) for container in containers for group in container.groups]
@@ -349,9 +348,8 @@ class ColumnReader(TokenReader):
         tops, odd, first = [fact.top for fact in facts], 0, -1
         self.none_empty = not column.beside and all(fact.nulls == 0 for fact in facts)
         """No row is empty, as the footers state."""
-        self.padding: int | None = None
-        self.excluded = 0
-        """Number of positions inside of rows that `attention_mask` excludes."""
+        self.facts = RowFacts()
+        """What the columns beside the IDs state."""
         if column.beside or any(values is None for _, values in counts):
             scanned = self._scan(hints.jobs)
             counts = [(len(one.offsets) - 1, int(one.offsets[-1])) for one in scanned]
@@ -361,8 +359,7 @@ class ColumnReader(TokenReader):
             if odd:
                 number = next(k for k, one in enumerate(scanned) if one.odd[0])
                 first = sum(rows for rows, _ in counts[:number]) + scanned[number].odd[1]
-            if column.attention:
-                self.padding, self.excluded = (sum(one.excluded[k] for one in scanned) for k in (0, 1))
+            self.facts = reduce(RowFacts.joined, [one.facts for one in scanned], RowFacts())
         self._firsts = offsets_of([rows for rows, _ in counts])
         self._starts = offsets_of([values or 0 for _, values in counts])
         info = self._info(containers, column, options, hints, found, (odd, first), tops)
@@ -389,11 +386,7 @@ class ColumnReader(TokenReader):
             notes.append(
                 "rows are blocks of a stream, and the starts of its documents are unknown; --eos ID splits it there"
             )
-        if self.padding:
-            notes.append(f"{counted(self.padding, 'position')} at the ends of rows are padding, by attention_mask")
-        if self.excluded:
-            what = f"attention_mask excludes {counted(self.excluded, 'position')} inside of rows"
-            notes.append(f"{what}: these are content that does not count in the loss")
+        notes += self.facts.notes()
         notes += unread(containers, column)
         unread_mask = column.unread and "loss-mask" not in hints.allow_loss
         ending = None if stream or self.samples or column.packed else own_separator(containers)
@@ -411,7 +404,7 @@ class ColumnReader(TokenReader):
             notes=tuple(notes),
             split=found.split,
             other_splits=found.others,
-            nonstandard_masks=odd[0] if column.mask_columns or odd[0] else None,
+            nonstandard_masks=odd[0] if column.has_masks or odd[0] else None,
             first_nonstandard=odd[1],
             loss_masks=f'masks in "{LOSS_MASK}": {MASK_OPTION}' if unread_mask else "",
             segmented=self.samples and column.packed,
@@ -430,13 +423,13 @@ class ColumnReader(TokenReader):
 
         def look(number: int) -> _Scanned:
             lengths, top, odd, first, at = [np.zeros(0, np.int64)], -1, 0, -1, 0
-            padding = inside = 0
+            facts = RowFacts()
             for piece in self._decode(number):
                 lengths.append(np.diff(piece.offsets))
                 first = at + piece.odd[1] if piece.odd[0] and not odd else first
                 top, odd, at = max(top, largest_id(piece.tokens)), odd + piece.odd[0], at + len(piece.offsets) - 1
-                padding, inside = padding + piece.excluded[0], inside + piece.excluded[1]
-            return _Scanned(offsets_of(np.concatenate(lengths)), top, (odd, first), (padding, inside))
+                facts = facts.joined(piece.facts)
+            return _Scanned(offsets_of(np.concatenate(lengths)), top, (odd, first), facts)
 
         with ThreadPoolExecutor(jobs or 4) as pool:
             return list(pool.map(look, range(len(self.groups))))
@@ -572,13 +565,14 @@ class ColumnReader(TokenReader):
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
         """See `TokenReader.marks`. Without labels, a mask is what `attention_mask` excludes inside of rows."""
-        if not self.excluded:
+        if not self.facts.inside:
             return None
         return np.concatenate([np.empty(0, np.uint8), *self._window(start, stop, "marks")])
 
     def padding_counts(self) -> PaddingCounts:
-        """Return the positions that `attention_mask` excludes at the ends of rows; see `TokenReader.padding_counts`."""
-        return PaddingCounts(self.padding, self.info.tokens + (self.padding or 0))
+        """Return the positions that the columns leave out; see `TokenReader.padding_counts`."""
+        padding = self.facts.left_out if self.facts.rows else None
+        return PaddingCounts(padding, self.info.tokens + (padding or 0))
 
     def locate(self, position: int) -> ByteOffset:
         check_position(position, self.info.tokens)

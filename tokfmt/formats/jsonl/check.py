@@ -240,7 +240,7 @@ class _Look:
         problems = list(parsed.problems)
         if self.first.beside:
             found = dict[int, Fault]()
-            rows_of(lines, parsed, self.first, self.first.masks, self.choice, found.setdefault)
+            rows_of(lines, parsed, self.first, self.first.masks, self.choice, None, found.setdefault)
             problems += sorted(found.items())
         for index, problem in problems:
             named, offset = self._named(lines, index), lines.begin(index)

@@ -13,7 +13,7 @@ import numpy as np
 
 from tokfmt.core.chats import COMPLETION, PROMPT, TOOLS, Pairs, are_messages, field_of_chats, pairs_of
 from tokfmt.core.field_path import shown_path, value_at
-from tokfmt.core.loss_mask import ALL, ATTENTION, COUNTING, LENGTHS, LOSS_MASK, POSITIONS, mask_fields
+from tokfmt.core.loss_mask import ALL, ATTENTION, COUNTING, LOSS_MASK, STARTS, mask_fields
 from tokfmt.core.reader import ByteOffset
 from tokfmt.core.records import Line
 from tokfmt.errors import TokfmtError
@@ -22,6 +22,7 @@ from tokfmt.formats.jsonl.index import RawIndex, misplaced
 from tokfmt.formats.jsonl.lines import Lines, Positions, TextFile, border, line_number, walk
 from tokfmt.formats.jsonl.options import ReadOptions
 from tokfmt.formats.jsonl.parse import Document, Fault, Kind, Parser, dotted, line_error, load
+from tokfmt.model.rows import DIVIDING
 
 Numbering = Callable[[], Callable[[Lines], Sequence[int]]]
 """Returns a function of lines that returns the index of the line of each record. A line of no record has none, and a
@@ -230,6 +231,7 @@ class First(NamedTuple):
         chats: Its text is a list of messages, or a prompt with its completion.
         pairs: What its prompt and its completion are.
         fields: The names of its fields.
+        numbers: Its `attention_mask` numbers the documents in it.
     """
 
     kind: Kind
@@ -242,6 +244,7 @@ class First(NamedTuple):
     chats: bool = False
     pairs: Pairs = ""
     fields: tuple[str, ...] = ()
+    numbers: bool = False
 
     @property
     def masks(self) -> tuple[str, ...]:
@@ -252,7 +255,7 @@ class First(NamedTuple):
     @property
     def is_packed(self) -> bool:
         """True if records hold several documents, whose starts are read."""
-        return not {POSITIONS, LENGTHS}.isdisjoint(self.beside)
+        return self.numbers or not {*DIVIDING}.isdisjoint(self.beside)
 
     def parser(self, *, others: bool) -> Parser:
         """Return a parser of the records; with `others`, it ignores other fields."""
@@ -336,9 +339,13 @@ def _of_ids(
         return First("ids", keys, inferred)
     choice = options.loss_mask
     masks = mask_fields(path, lists, choice)
-    starts = tuple(name for name in (POSITIONS, LENGTHS) if name in lists)[:1]
-    attention = (ATTENTION,) if ATTENTION in lists and LENGTHS not in starts else ()
+    if {LOSS_MASK, STARTS} <= {*lists} and choice is None:  # packed rows of Megatron-Bridge
+        masks = (*masks, LOSS_MASK)
+    starts = tuple(name for name in DIVIDING if name in lists and (name != STARTS or LOSS_MASK in masks))
+    attention = (ATTENTION,) if ATTENTION in lists else ()
+    numbered = record.get(ATTENTION) if isinstance(record, dict) and attention else ()
+    numbers = any(type(value) is int and value > 1 for value in numbered or ())
     passed = tuple(name for name in COUNTING if name in lists and name not in masks and choice is not None)
-    unread = choice is None and LOSS_MASK in lists
+    unread = choice is None and LOSS_MASK in lists and LOSS_MASK not in masks
     counts_attended = choice == ALL and bool(attention)
-    return First("ids", keys, inferred, (*masks, *starts, *attention), passed, unread, counts_attended)
+    return First("ids", keys, inferred, (*masks, *starts, *attention), passed, unread, counts_attended, numbers=numbers)

@@ -12,11 +12,10 @@ import numpy as np
 from tokfmt.core.chats import CHATS, PAIRS
 from tokfmt.core.field_path import shown_path
 from tokfmt.core.format import Hints
-from tokfmt.core.loss_mask import ATTENTION, LENGTHS, LOSS_MASK, MASK_OPTION, POSITIONS, TARGET, of_rows
+from tokfmt.core.loss_mask import ATTENTION, LOSS_MASK, MASK_OPTION, TARGET
 from tokfmt.core.ragged import Ragged, offsets_of
 from tokfmt.core.reader import ByteOffset, Damage, check_interval
 from tokfmt.core.records import Block, Line, RecordBatch, RecordInfo, RecordReader, SkippedRecords, Spot
-from tokfmt.core.row_fields import IdRows, divided, some_rows
 from tokfmt.errors import NO_DAMAGE, FormatError, SourceChangedError, TokfmtError
 from tokfmt.files.place import Place
 from tokfmt.formats.jsonl.fields import rows_of
@@ -25,6 +24,7 @@ from tokfmt.formats.jsonl.lines import Lines, TextFile, border, line_number
 from tokfmt.formats.jsonl.options import ReadOptions
 from tokfmt.formats.jsonl.parse import Fault, Kind, Parsed, Parser, Problem, line_error
 from tokfmt.formats.jsonl.part import Part, first_record
+from tokfmt.model.rows import DIVIDING, IdRows, some_rows
 
 _LISTED = 8  # damaged lines that a message lists by number
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -55,7 +55,7 @@ class JsonlReader(RecordReader):
         damage: Sequence[Damage] = (),
     ) -> None:
         self.options, self.allow_loss = options, hints.allow_loss
-        self.collect, self._partial = hints.collect_invalid, hints.allow_partial
+        self.collect, self._partial, self._eos_id = hints.collect_invalid, hints.allow_partial, hints.eos_id
         plain = [Part(text, index, options.max_line, None) for text, index in texts]
         self._first = first = first_record(plain, options, is_lenient=self._lenient, collects=self.collect)
         self._masks = None if "loss-mask" in self.allow_loss else first.masks
@@ -72,7 +72,7 @@ class JsonlReader(RecordReader):
         if ATTENTION in first.beside:
             notes.append(f'"{ATTENTION}" of its records is read: what it excludes at their ends is padding, left out')
         if first.is_packed:
-            name = next(name for name in (POSITIONS, LENGTHS) if name in first.beside)
+            name = next((name for name in DIVIDING if name in first.beside), ATTENTION)
             notes.append(f'its records are packed rows, which "{name}" divides into their documents')
         indexes = [part.index for part in self.parts if part.index is not None]
         known = len(indexes) == len(self.parts) and numbering is None
@@ -137,8 +137,8 @@ class JsonlReader(RecordReader):
             if not self._first.is_packed:
                 return indexes
             self._raise(lines, parsed)
-            rows = self._rows(lines, parsed, None)
-            numbers: list[int] = np.repeat(indexes, of_rows(rows.begins, rows.offsets)).tolist()
+            rows = self._rows(lines, parsed, self._masks)
+            numbers: list[int] = np.repeat(indexes, 1 if rows.counts is None else rows.counts).tolist()
             return numbers
 
         return number
@@ -219,7 +219,6 @@ class JsonlReader(RecordReader):
         for lines, parsed, skipped in self._parsed(block):
             rows = self._rows(lines, parsed, self._masks)
             if is_packed:
-                rows = divided(rows)
                 count = len(rows.offsets) - 1
                 first, last = min(skip, count), count if take < 0 else min(count, skip + take)
                 rows = some_rows(rows, first, last)
@@ -239,7 +238,7 @@ class JsonlReader(RecordReader):
         def unfit(index: int, fault: Fault) -> None:
             raise line_error(lines, index, fault)
 
-        return rows_of(lines, parsed, self._first, masks, self.options.loss_mask, unfit)
+        return rows_of(lines, parsed, self._first, masks, self.options.loss_mask, self._eos_id, unfit)
 
     def lines(self, block: Block) -> Iterator[RecordBatch]:
         if self._first.is_packed:

@@ -1,0 +1,133 @@
+"""The rule of rows in plain Python lists, one row at a time; it shares no code with tokfmt."""
+
+import itertools
+
+MASKS = ("completion_mask", "assistant_masks", "loss_mask")
+SEGMENTS = ("inputs_segmentation", "inputs_segment_ids", "segment_ids")
+POSITIONS = ("position_ids", "inputs_position", "inputs_positions")
+
+
+class ContradictionError(Exception):
+    """The columns of a row do not fit its IDs, or contradict each other."""
+
+
+def spans(begins, size):
+    """Return the documents of a row as (start, stop), given where they begin; the first one begins with the row."""
+    edges = sorted({0, size, *begins})
+    return list(itertools.pairwise(edges))
+
+
+def begins_by(name, values, content, size):
+    """Return where documents begin by one column, as positions of a row."""
+    if name == "seq_lengths":
+        base = 0 if sum(values) == size or not content else content[0]
+        if sum(values) not in {size, content[-1] + 1 - content[0] if content else 0}:
+            raise ContradictionError(name)
+        if any(value <= 0 for value in values):
+            raise ContradictionError(name)
+        return [base + sum(values[:k]) for k in range(len(values))]
+    if name == "seq_start_id":
+        if size and (not values or values[0] or sorted(values) != values or values[-1] >= size):
+            raise ContradictionError(name)
+        if not size and values:
+            raise ContradictionError(name)
+        return values
+    found = []
+    for k, at in enumerate(content):
+        before = content[k - 1] if k else None
+        if before is None or (values[at] == 0 if name in POSITIONS else values[at] != values[before]):
+            found.append(at)
+        elif name in POSITIONS and values[at] <= values[before]:
+            raise ContradictionError(name)
+    return found
+
+
+def read(ids, columns, choice=None, eos_id=None, *, is_own=False):
+    """Return the documents of a row as (ID, whether it counts) lists, and the numbers of what was left out.
+
+    Args:
+        ids: The IDs of the row.
+        columns: The values by name; None where the row has none.
+        choice: The option: "next", "all" or None.
+        eos_id: The separator, if it is known.
+        is_own: tokfmt wrote the row.
+    """
+    there = {name: values for name, values in columns.items() if values is not None}
+    for name, values in there.items():
+        if name not in ("seq_lengths", "seq_start_id") and len(values) != len(ids):
+            raise ContradictionError(name)
+    size = len(ids)
+    excluding = [there[name] for name in ("attention_mask", *SEGMENTS) if name in there]
+    if any(value < 0 for values in excluding for value in values):
+        raise ContradictionError("negative")
+    excluded = [any(values[k] == 0 for values in excluding) for k in range(size)]
+    content = [k for k in range(size) if not excluded[k]]
+    numbered = max(there.get("attention_mask") or [0]) > 1
+    dividing = [name for name in (*SEGMENTS, *POSITIONS, "seq_lengths", "seq_start_id") if name in there]
+    dividing = ["attention_mask"] * numbered + dividing
+    divisions = [begins_by(name, there[name], content, size) for name in dividing]
+    kept_by = [[[k for k in range(a, b) if not excluded[k]] for a, b in spans(each, size)] for each in divisions]
+    kept_by = [[document for document in each if document] for each in kept_by]
+    if any(each != kept_by[0] for each in kept_by):
+        raise ContradictionError(dividing)
+    bounds = spans(sorted(set().union(*divisions)), size)
+
+    ended = set()
+    positions = next((there[name] for name in POSITIONS if name in there), None)
+    labels = there.get("labels")
+    if positions is not None and labels is not None and not is_own:
+        run = size
+        while run and (
+            excluded[run - 1] or (positions[run - 1] == 0 and labels[run - 1] == -100 and ids[run - 1] == ids[-1])
+        ):
+            run -= 1
+        ended = {k for k in range(run, size) if not excluded[k]} if run else set()
+
+    stated = {}
+    for name in ("labels", *MASKS):
+        if name in there:
+            own = [value != (-100 if name == "labels" else 0) for value in there[name]]
+            if name == "loss_mask" and (choice == "next" or "seq_start_id" in columns):
+                firsts = {a for a, _ in bounds}
+                own = [k not in firsts and own[k - 1] for k in range(size)]
+            stated[name] = own
+    every = [all(own[k] for own in stated.values()) for k in range(size)]
+    has_marks = any(name in columns for name in ("labels", *MASKS))
+
+    documents, left = [], {"padding": 0, "ended": len(ended), "fill": 0, "inside": 0}
+    for start, stop in bounds:
+        rest = [k for k in range(start, stop) if not excluded[k] and k not in ended]
+        if dividing and has_marks and rest and ids[rest[-1]] == eos_id and not is_own:
+            run = len(rest)
+            while run and ids[rest[run - 1]] == ids[rest[-1]]:
+                run -= 1
+            if every[rest[run]] and not any(every[k] for k in rest[run + 1 :]):
+                left["fill"] += len(rest) - run - 1
+                rest = rest[: run + 1]
+        documents.append(range(rest[0], rest[-1] + 1) if rest else range(0))
+    inside = {k for k in set().union(*documents) if excluded[k]}
+    kept = set().union(*documents)
+    left["inside"] = len(inside)
+    left["padding"] = sum(excluded) - len(inside)
+    for name in MASKS:
+        if name in there and any(there[name][k] not in (0, 1) for k in kept):
+            raise ContradictionError(name)
+    firsts = {document[0] for document in documents if document}
+    if choice != "all":
+        for one in stated.values():
+            if any(one[k] != own[k] for own in stated.values() for k in kept):
+                raise ContradictionError("counts")
+    read = []
+    for document in documents:
+        counts = []
+        for k in document:
+            shifted = [
+                name for name in stated if name == "loss_mask" and (choice == "next" or "seq_start_id" in columns)
+            ]
+            own = {name: flags[k] for name, flags in stated.items()}
+            own |= {name: False for name in shifted if k in firsts}
+            counts.append(all(own.values()) and k not in inside)
+        read.append([(ids[k], count) for k, count in zip(document, counts, strict=True)])
+    read = [document for document in read if document] if dividing else [sum(read, [])]
+    left["divided"] = len([document for document in read if document]) > 1
+    return read, left

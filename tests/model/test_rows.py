@@ -1,0 +1,113 @@
+"""The rule of rows against the one of plain lists: any columns, any batch of rows."""
+
+import numpy as np
+from amount import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from model.rows_oracle import ContradictionError, read
+
+from tokfmt.core.loss_mask import TARGET
+from tokfmt.core.ragged import offsets_of
+from tokfmt.model.rows import Column, Reading, with_columns
+
+PER_TOKEN = {
+    "labels": st.sampled_from([-100, 1]), "completion_mask": st.sampled_from([0, 1, 1]), "loss_mask": st.integers(0, 1),
+    "attention_mask": st.sampled_from([0, 1, 1, 1, 2]), "inputs_segmentation": st.integers(0, 2),
+    "position_ids": st.sampled_from([0, 1, 2, 3, 9]),
+}  # fmt: skip
+PER_DOCUMENT = ("seq_lengths", "seq_start_id")
+
+
+@st.composite
+def documents(draw):
+    """A row as trainers write it: documents, some of them padded, with all columns that state it."""
+    ids, columns = [], {name: [] for name in (*PER_TOKEN, *PER_DOCUMENT)}
+    trailing = draw(st.integers(0, 2))
+    for number in range(1, draw(st.integers(1, 3)) + 1):
+        length, padding, skip = draw(st.integers(1, 4)), draw(st.integers(0, 2)), draw(st.sampled_from([0, 0, 5]))
+        columns["seq_start_id"].append(len(ids))
+        columns["seq_lengths"].append(length + padding)
+        for k in range(length + padding):
+            counts = k < length and draw(st.booleans())
+            ids.append(draw(st.integers(1, 3)) if k < length else 0)
+            columns["labels"].append(ids[-1] if counts else -100)
+            columns["completion_mask"].append(int(counts))
+            columns["loss_mask"].append(draw(st.integers(0, 1)))
+            columns["attention_mask"].append(int(k < length))
+            columns["inputs_segmentation"].append(number * (k < length))
+            columns["position_ids"].append(k + skip * (k > 1))
+    ids += [0] * trailing
+    for name in PER_TOKEN:
+        columns[name] += [-100 if name == "labels" else 0] * trailing
+    return ids, columns
+
+
+@st.composite
+def noise(draw):
+    """A row whose columns have any values."""
+    size = draw(st.integers(0, 7))
+    ids = draw(st.lists(st.integers(0, 2), min_size=size, max_size=size))
+    longer = draw(st.sampled_from([0] * 12 + [1]))
+    columns = {
+        name: draw(st.lists(values, min_size=size + longer, max_size=size + longer))
+        for name, values in PER_TOKEN.items()
+    }
+    columns["labels"] = [label if label < 0 else one for label, one in zip(columns["labels"], [*ids, 1], strict=False)]
+    for name in PER_DOCUMENT:
+        columns[name] = draw(st.lists(st.integers(0, 4), max_size=3))
+    return ids, columns
+
+
+@st.composite
+def datasets(draw):
+    rows = draw(st.lists(documents() | documents() | noise(), min_size=1, max_size=5))
+    names = draw(st.lists(st.sampled_from([*PER_TOKEN, *PER_DOCUMENT]), unique=True, max_size=4))
+    lacking = st.sampled_from([False] * 9 + [True])
+    kept = [(ids, {name: None if draw(lacking) else columns[name] for name in names}) for ids, columns in rows]
+    how = Reading(
+        draw(st.sampled_from([None, None, "all", "next"])),
+        is_own=draw(st.booleans()),
+        eos_id=draw(st.sampled_from([None, 0, 1])),
+    )
+    return kept, names, how
+
+
+def as_columns(rows, names):
+    found = {}
+    for name in names:
+        values = [columns[name] or [] for _, columns in rows]
+        there = np.array([columns[name] is not None for _, columns in rows])
+        found[name] = Column(np.array(sum(values, []), np.int64), offsets_of([len(one) for one in values]), there)
+    return found
+
+
+@settings(max_examples=examples(2_000))
+@given(datasets())
+def test_any_rows_are_read_as_lists_say(dataset):
+    rows, names, how = dataset
+    expected, wrong, facts = [], set(), {"padding": 0, "ended": 0, "fill": 0, "inside": 0, "divided": 0}
+    for number, (ids, columns) in enumerate(rows):
+        try:
+            read_, left = read(ids, columns, how.choice, how.eos_id, is_own=how.is_own)
+        except ContradictionError:
+            wrong.add(number)
+            continue
+        expected += read_
+        facts = {name: facts[name] + left[name] for name in facts}
+    reported = set()
+    tokens = np.array(sum((ids for ids, _ in rows), []), np.uint32)
+    offsets = offsets_of([len(ids) for ids, _ in rows])
+    found = with_columns(tokens, offsets, as_columns(rows, names), how, lambda misfit: reported.add(misfit.row))
+    assert reported == wrong
+    if wrong:
+        return
+    marks = np.ones(len(found.tokens), np.uint8) if found.marks is None else found.marks & TARGET
+    bounds = found.offsets.tolist()
+    read_ = [
+        list(zip(found.tokens[a:b].tolist(), marks[a:b].astype(bool).tolist(), strict=True))
+        for a, b in zip(bounds, bounds[1:], strict=False)
+    ]
+    assert read_ == expected
+    assert {name: getattr(found.facts, name) for name in facts} == facts
+    lacking = {name: sum(columns[name] is None for _, columns in rows) for name in names}
+    assert found.facts.lacking == {name: count for name, count in lacking.items() if count}

@@ -1,0 +1,706 @@
+"""The rule of rows: what columns beside token IDs mean, in every format whose records are rows of IDs.
+
+A format hands over the IDs of rows and the columns beside them by their names, and gets sequences, marks and facts. It
+states no rule of its own.
+
+    role        names (`ROLES`)                             value               states
+    labels      labels                                      per ID: ID or -100  which IDs count in the loss
+    mask        completion_mask, assistant_masks            per ID: 0 or 1      which IDs count in the loss
+    loss mask   loss_mask                                   per ID: 0 or 1      the same, of the ID or of the next one
+    attention   attention_mask                              per ID: 0 to n      what is padding; above 1, documents
+    segments    inputs_segmentation, segment_ids, …         per ID: 0 to n      documents; 0 is padding
+    positions   position_ids, inputs_position, …            per ID: from 0      where documents begin
+    lengths     seq_lengths                                 per document        where documents begin
+    starts      seq_start_id                                per document        where documents begin
+
+    what is there                                           what it means
+    attention or segments of 0 at the ends of a document    padding: it is left out
+    attention or segments of 0 inside of a document         content that does not count in the loss
+    another number in attention or segments                 a document begins
+    a position of 0                                         a document begins
+    a position that is higher by more than 1                nothing (PoSE, multimodal positions)
+    a position that is lower or equal, and not 0            a contradiction
+    positions of 0 and labels of -100, one ID, at the end   padding, unless tokfmt wrote the row
+    k separators at the end of a document that its row      the last k - 1 are fill, and are left out, if the separator
+      divides, of which the first counts, and no other        is known, and tokfmt did not write the row
+    two columns that divide a row at different IDs          a contradiction
+    lengths that are not those of a row, or of what         a contradiction
+      attention and segments leave of it
+    labels and masks that count different IDs               a contradiction, unless an option chooses one or all
+    no value (absent, NULL) of a column in a row            as a row without that column: every ID counts, is content,
+                                                            and belongs to one document
+    a first ID of a document                                is no label of the ID before it
+    columns that only divide or leave out                   no mask: every ID counts
+
+A row whose columns contradict each other, or do not fit its IDs, is reported with its number: a reader raises an error
+for the first one, and a check lists all of them. Sources: transformers (labels, attention_mask, position_ids), TRL
+(completion_mask, assistant_masks, seq_lengths), axolotl and LLaMA-Factory (numbers in attention_mask, PoSE, padding of
+position 0), MaxText and seqio (segmentations and positions of `inputs`), Megatron-Bridge (seq_start_id, fill).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core.loss_mask import (
+    ALL,
+    ATTENTION,
+    BEGINS,
+    COUNTING,
+    IGNORED,
+    LABELS,
+    LENGTHS,
+    LOSS_MASK,
+    POSITIONS,
+    STARTS,
+    TARGET,
+    Flags,
+    which_of,
+)
+from tokfmt.core.padding import Contradictions, contradictions
+from tokfmt.core.ragged import Offsets, Tokens, offsets_of
+from tokfmt.wording import counted
+
+OTHER = 8
+"""The bit of `IdRows.marks` of a token whose label is another ID."""
+
+SEGMENTS = ("inputs_segmentation", "inputs_segment_ids", "segment_ids")
+"""Names of segments: of MaxText, of seqio, and of rows in general."""
+ALL_POSITIONS = (POSITIONS, "inputs_position", "inputs_positions")
+"""Names of positions: of Hugging Face, of MaxText, of seqio."""
+DIVIDING = (*SEGMENTS, *ALL_POSITIONS, LENGTHS, STARTS)
+"""Names of columns that divide rows. Numbers above 1 in `attention_mask` do so as well."""
+ROLES = (*COUNTING, ATTENTION, *DIVIDING)
+"""Names of all columns that are read beside the IDs of rows, but for other lists of IDs."""
+
+
+class Column(NamedTuple):
+    """A column of rows: the values of row i are `values[offsets[i]:offsets[i + 1]]`.
+
+    Attributes:
+        values: One-dimensional integers of all rows, joined.
+        offsets: int64[rows + 1].
+        there: bool per row, False where the row has no value; None if every row has one.
+    """
+
+    values: NDArray[np.integer[Any]]
+    offsets: Offsets
+    there: Flags | None = None
+
+
+class RowFacts(NamedTuple):
+    """What the columns of some rows state, in numbers.
+
+    Attributes:
+        rows: The number of rows.
+        divided: The number of those that hold more than one document.
+        padding: The number of IDs that are left out: excluded by attention or segments at the ends of documents.
+        ended: Likewise, of position 0 and with ignored labels at the ends of rows.
+        fill: Likewise, repeated separators that do not count.
+        inside: The number of excluded IDs inside of documents, which are content that does not count in the loss.
+        jumps: The number of positions that are higher by more than 1 than those before them.
+        lacking: The number of rows without a value, by the name of the column.
+    """
+
+    rows: int = 0
+    divided: int = 0
+    padding: int = 0
+    ended: int = 0
+    fill: int = 0
+    inside: int = 0
+    jumps: int = 0
+    lacking: Mapping[str, int] = {}
+
+    @property
+    def left_out(self) -> int:
+        """The number of IDs that are left out."""
+        return self.padding + self.ended + self.fill
+
+    def joined(self, later: RowFacts) -> RowFacts:
+        """Return the sum of these rows and the rows that follow them."""
+        names = [*self.lacking, *(name for name in later.lacking if name not in self.lacking)]
+        numbers: Any = (a + b for a, b in zip(self[:-1], later[:-1], strict=True))
+        lacking = {name: self.lacking.get(name, 0) + later.lacking.get(name, 0) for name in names}
+        return RowFacts._make((*numbers, lacking))
+
+    def notes(self) -> tuple[str, ...]:
+        """Return a sentence for each fact that changes what a reader of the rows sees."""
+        found = []
+        if self.divided:
+            found.append(f"{counted(self.divided, 'row')} of {self.rows:,} hold several documents, and are divided")
+        if self.padding:
+            found.append(f"{counted(self.padding, 'position')} at the ends of documents are padding, by attention_mask")
+        if self.ended:
+            what = f"{counted(self.ended, 'position')} at the ends of rows are padding"
+            found.append(f"{what}: each has position 0 and a label that is ignored")
+        if self.fill:
+            what = f"{counted(self.fill, 'separator')} at the ends of documents are fill"
+            found.append(f"{what}: only the first of each document counts in the loss")
+        if self.inside:
+            what = f"attention_mask excludes {counted(self.inside, 'position')} inside of documents"
+            found.append(f"{what}: these are content that does not count in the loss")
+        if self.jumps:
+            found.append(f"{counted(self.jumps, 'position ID')} jump ahead inside of documents, which stay whole")
+        found += [
+            f"{counted(count, 'row')} of {self.rows:,} have no {name}: {_WITHOUT[name in COUNTING]}"
+            for name, count in self.lacking.items()
+        ]
+        return tuple(found)
+
+
+_WITHOUT = ("read as rows without that column", "each of their IDs counts in the loss")
+
+
+class IdRows(NamedTuple):
+    """Consecutive rows of token IDs, or the documents in them.
+
+    Attributes:
+        tokens: IDs of all sequences, joined.
+        offsets: int64[sequences + 1]; sequence i is `tokens[offsets[i]:offsets[i + 1]]`.
+        mask: uint8 per token, 1 if its label counts; None without labels and masks.
+        labels: int64 per token, the ID to predict or -100; None likewise.
+        begins: bool per token, True at the first token of a document; None without columns.
+        marks: uint8 per token, bits of `core.loss_mask`, and `OTHER` where a label is another ID; None without columns.
+        odd: Number of sequences whose mask leaves out a token or whose labels hold another ID, and the first of them.
+        facts: What the columns state.
+        counts: int64 per row, the number of its sequences; None without columns.
+        first: Index of the first sequence in the dataset.
+        start: Position of the first token in the dataset.
+        against: Rows whose masks contradict their padding, if they are compared.
+    """
+
+    tokens: Tokens
+    offsets: Offsets
+    mask: NDArray[np.uint8] | None = None
+    labels: NDArray[np.int64] | None = None
+    begins: Flags | None = None
+    marks: NDArray[np.uint8] | None = None
+    odd: tuple[int, int] = (0, -1)
+    facts: RowFacts = RowFacts()
+    counts: NDArray[np.int64] | None = None
+    first: int = 0
+    start: int = 0
+    against: Contradictions = Contradictions()
+
+    def span(self, *, rows: bool) -> tuple[int, int]:
+        """Return the first index and the end on the axis of sequences (`rows`) or of tokens."""
+        if rows:
+            return self.first, self.first + len(self.offsets) - 1
+        return self.start, self.start + len(self.tokens)
+
+
+class Misfit(NamedTuple):
+    """A row whose columns do not fit its IDs, or contradict each other.
+
+    Attributes:
+        row: The row.
+        problem: What is wrong with it, as "has labels of another length".
+        expected: What fits; None if that is clear.
+        found: What the row has; None likewise.
+        remedy: What to do; "" if no other remedy is known than to correct the column.
+    """
+
+    row: int
+    problem: str
+    expected: object = None
+    found: object = None
+    remedy: str = ""
+
+
+Report = Callable[[Misfit], object]
+"""Receives each row that does not fit. The function of a reader raises an error."""
+
+
+class Reading(NamedTuple):
+    """How columns are read.
+
+    Attributes:
+        choice: The option `loss_mask`; see `loss_mask.mask_fields`.
+        samples: Each row stays one sequence, instead of the documents in it.
+        compares: Masks are compared with the padding, for `IdRows.against`.
+        is_own: tokfmt wrote the rows, so that nothing has to be taken for padding or fill.
+        eos_id: The separator, if it is known; only its repetitions are fill.
+    """
+
+    choice: str | None = None
+    samples: bool = False
+    compares: bool = False
+    is_own: bool = False
+    eos_id: int | None = None
+
+
+class _Rows(NamedTuple):
+    """Rows and their columns, each with one value per ID, before anything is left out.
+
+    Attributes:
+        tokens: The IDs.
+        offsets: int64[rows + 1].
+        values: The values by name of column.
+        there: bool per row, False where a row has no value, by name of column.
+    """
+
+    tokens: Tokens
+    offsets: Offsets
+    values: Mapping[str, NDArray[np.integer[Any]]]
+    there: Mapping[str, Flags]
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        return np.diff(self.offsets)
+
+    @property
+    def opens(self) -> Flags:
+        """True at the first ID of each row."""
+        found = np.zeros(len(self.tokens), np.bool_)
+        found[self.offsets[:-1][self.sizes > 0]] = True
+        return found
+
+
+def with_columns(
+    tokens: Tokens, offsets: Offsets, columns: Mapping[str, Column], how: Reading, report: Report
+) -> IdRows:
+    """Return rows with what the columns beside them state; see the table of this module.
+
+    If `report` returns, what is returned of the row that it received is not what is stored: a row with a column of
+    another length is empty.
+
+    Args:
+        tokens: The IDs of the rows, joined.
+        offsets: int64[rows + 1]; row i is `tokens[offsets[i]:offsets[i + 1]]`.
+        columns: The columns by name, of `ROLES`.
+        how: How they are read.
+        report: Receives each row that does not fit, with every problem of its columns.
+    """
+    if not columns:
+        return IdRows(tokens, offsets, facts=RowFacts(len(offsets) - 1))
+    rows, columns = _of_equal_length(tokens, offsets, columns, report)
+    excluded = _excluded(rows, report)
+    begins, jumps = _begins(rows, columns, excluded, report)
+    dividing = _dividing(rows, columns)
+    starts = _one_division(rows, begins, dividing, excluded, report)
+    packed = np.logical_or.reduce([np.zeros(len(rows.sizes), np.bool_), *dividing.values()])
+    nothing = np.zeros(len(rows.tokens), np.bool_)
+    ended = nothing if how.is_own else _ended(rows, excluded)
+    shifted = {LOSS_MASK} if how.choice == "next" or STARTS in columns else set[str]()
+    stated = _stated(rows, starts, shifted)
+    fill = nothing
+    if how.eos_id is not None and not how.is_own:
+        fill = _fill(rows, starts, stated, excluded | ended) & np.repeat(packed, rows.sizes)
+        fill &= rows.tokens == how.eos_id
+    kept = _kept(starts, excluded | ended | fill)
+    inside, documents = excluded & kept, np.flatnonzero(_first_of_each(starts, kept))
+    _report_other_flags(rows, kept, report)
+    if how.choice != ALL:
+        _report_differences(rows, stated, kept, report)
+    of_rows = np.diff(np.searchsorted(documents, rows.offsets))
+    facts = RowFacts(
+        len(packed),
+        _count(of_rows > 1),
+        _count(excluded & ~kept),
+        _count(ended),
+        _count(fill),
+        _count(inside),
+        jumps,
+        {name: _count(~there) for name, there in rows.there.items() if not there.all()},
+    )
+    bounds = offsets_of(kept.view(np.uint8))
+    firsts, own_rows = bounds[documents], bounds[rows.offsets]
+    whole = own_rows[:-1][~packed]  # a row that nothing divides is a sequence, empty if nothing of it remains
+    of_packed = firsts[packed[np.searchsorted(rows.offsets, documents, side="right") - 1]]
+    sequences = np.append(np.sort(np.concatenate([of_packed, whole])), bounds[-1])
+    found = IdRows(
+        rows.tokens[kept],
+        own_rows if how.samples else sequences,
+        begins=_flags(int(bounds[-1]), firsts),
+        facts=facts,
+        counts=np.ones(len(packed), np.int64) if how.samples else np.where(packed, of_rows, 1),
+        against=contradictions(rows.tokens, rows.offsets, rows.values, kept) if how.compares else Contradictions(),
+    )
+    counting = {name: flags[kept] for name, flags in stated.items()}
+    for name in shifted & counting.keys():
+        counting[name][firsts[np.repeat(rows.there[name], rows.sizes)[documents]]] = False
+    counting |= {ATTENTION: ~inside[kept]} if facts.inside else {}
+    own = rows.values.get(LABELS, rows.tokens)[kept].astype(np.int64)
+    return _labeled(found, own, counting, firsts, how, begins=how.samples and not {*DIVIDING}.isdisjoint(columns))
+
+
+def some_rows(rows: IdRows, first: int, last: int) -> IdRows:
+    """Return the IDs and the marks of rows `first <= i < last`."""
+    start, stop = int(rows.offsets[first]), int(rows.offsets[last])
+    marks = None if rows.marks is None else rows.marks[start:stop]
+    return IdRows(rows.tokens[start:stop], rows.offsets[first : last + 1] - start, marks=marks)
+
+
+def row_at(offsets: Offsets, position: int) -> int:
+    """Return the row that holds a position."""
+    return int(np.searchsorted(offsets, position, side="right")) - 1
+
+
+def first_in_rows(offsets: Offsets, wrong: Flags) -> Iterator[tuple[int, int]]:
+    """Yield the number of each row in which a position is wrong, and the first of these positions.
+
+    Args:
+        offsets: int64[rows + 1]; row i has the positions `offsets[i] <= p < offsets[i + 1]`.
+        wrong: bool per position.
+    """
+    positions = np.flatnonzero(wrong)
+    rows, first = np.unique(np.searchsorted(offsets, positions, side="right") - 1, return_index=True)
+    return zip(rows.tolist(), positions[first].tolist(), strict=True)
+
+
+def _count(flags: Flags) -> int:
+    return int(np.count_nonzero(flags))
+
+
+def _flags(size: int, places: NDArray[np.int64]) -> Flags:
+    found = np.zeros(size, np.bool_)
+    found[places] = True
+    return found
+
+
+def _of_equal_length(
+    tokens: Tokens, offsets: Offsets, columns: Mapping[str, Column], report: Report
+) -> tuple[_Rows, dict[str, Column]]:
+    """Report columns that do not have one value per ID, and return rows in which each column has one.
+
+    A row without a value gets what a row without the column means; a row of another length becomes empty.
+    """
+    sizes = np.diff(offsets)
+    unequal = np.zeros(len(sizes), np.bool_)
+    there = {name: np.ones(len(sizes), np.bool_) if one.there is None else one.there for name, one in columns.items()}
+    for name, column in columns.items():
+        if name not in (LENGTHS, STARTS):
+            found = np.diff(column.offsets)
+            wrong = there[name] & (found != sizes)
+            for row in np.flatnonzero(wrong).tolist():
+                report(Misfit(row, f"has {name} of another length", int(sizes[row]), int(found[row])))
+            unequal |= wrong
+    if unequal.any():
+        tokens, offsets, columns = emptied(tokens, offsets, columns, unequal)
+        sizes = np.diff(offsets)
+    values = {}
+    for name, column in columns.items():
+        if name in (LENGTHS, STARTS):
+            continue
+        if there[name].all():
+            values[name] = column.values
+            continue
+        full = _value_of_nothing(name, tokens, offsets)
+        full[np.repeat(there[name], sizes)] = column.values[np.repeat(there[name], np.diff(column.offsets))]
+        values[name] = full
+    return _Rows(tokens, offsets, values, there), dict(columns)
+
+
+def _value_of_nothing(name: str, tokens: Tokens, offsets: Offsets) -> NDArray[np.int64]:
+    """Return the values that mean the same as none: every ID counts, is content, and belongs to one document."""
+    if name == LABELS:
+        return tokens.astype(np.int64)
+    if name in ALL_POSITIONS:
+        return np.arange(len(tokens)) - np.repeat(offsets[:-1], np.diff(offsets))
+    return np.ones(len(tokens), np.int64)
+
+
+def emptied(
+    tokens: Tokens, offsets: Offsets, columns: Mapping[str, Column], empty: Flags
+) -> tuple[Tokens, Offsets, dict[str, Column]]:
+    """Return IDs and columns without the values of some rows, which keep their numbers.
+
+    Args:
+        tokens: The IDs of the rows, joined.
+        offsets: int64[rows + 1].
+        columns: The columns by name.
+        empty: bool per row, True for those without values.
+    """
+    ids: Any
+    ids, bounds, _ = _emptied(Column(tokens, offsets), empty)
+    return ids, bounds, {name: _emptied(column, empty) for name, column in columns.items()}
+
+
+def _emptied(column: Column, empty: Flags) -> Column:
+    sizes = np.diff(column.offsets)
+    values = column.values[np.repeat(~empty, sizes)]
+    return Column(values, offsets_of(np.where(empty, 0, sizes)), column.there)
+
+
+def _excluded(rows: _Rows, report: Report) -> Flags:
+    """Return which IDs attention or segments exclude, and report negative numbers in them."""
+    found = np.zeros(len(rows.tokens), np.bool_)
+    for name in (ATTENTION, *SEGMENTS):
+        if name in rows.values:
+            found |= rows.values[name] == 0
+            for row, at in first_in_rows(rows.offsets, rows.values[name] < 0):
+                report(Misfit(row, f"has a negative number in {name}", "0 or more", int(rows.values[name][at])))
+    return found
+
+
+def _begins(
+    rows: _Rows, columns: Mapping[str, Column], excluded: Flags, report: Report
+) -> tuple[dict[str, Flags], int]:
+    """Return where documents begin, bool per ID, by name of column, and the number of jumps of positions."""
+    content = np.flatnonzero(~excluded)
+    row = np.searchsorted(rows.offsets, content, side="right") - 1
+    opens = np.append(True, row[1:] != row[:-1])[: len(row)]  # the first content of each row
+    found, jumps = dict[str, Flags](), 0
+    for name in (ATTENTION, *SEGMENTS):
+        if name in rows.values and (name != ATTENTION or (rows.values[name] > 1).any()):
+            number = rows.values[name][content]
+            found[name] = _flags(
+                len(rows.tokens), content[opens | np.append(True, number[1:] != number[:-1])[: len(number)]]
+            )
+    for name in ALL_POSITIONS:
+        if name in rows.values:
+            position = rows.values[name][content].astype(np.int64)
+            begins, step = opens | (position == 0), np.diff(position, prepend=0)
+            wrong = ~begins & (step <= 0)
+            for at, first in first_in_rows(rows.offsets, _flags(len(rows.tokens), content[wrong])):
+                before = int(rows.values[name][first - 1])
+                problem = f"has {name} that neither go on nor begin again at 0"
+                report(Misfit(at, problem, f"more than {before:,}", int(rows.values[name][first])))
+            found[name], jumps = _flags(len(rows.tokens), content[begins]), jumps + _count(~begins & (step > 1))
+    if LENGTHS in columns:
+        found[LENGTHS] = _begins_of_lengths(rows, columns[LENGTHS], excluded, report)
+    if STARTS in columns:
+        found[STARTS] = _begins_of_starts(rows, columns[STARTS], report)
+    return found, jumps
+
+
+def _dividing(rows: _Rows, columns: Mapping[str, Column]) -> dict[str, Flags]:
+    """Return which rows each column divides, bool per row by name, if into one document only."""
+    found = {name: rows.there[name] for name in columns if name in DIVIDING}
+    if ATTENTION in columns:
+        numbered = np.diff(offsets_of((rows.values[ATTENTION] > 1).view(np.uint8))[rows.offsets]) > 0
+        found |= {ATTENTION: numbered} if numbered.any() else {}
+    return found
+
+
+def _begins_of_lengths(rows: _Rows, lengths: Column, excluded: Flags, report: Report) -> Flags:
+    """Return where documents begin by their lengths, whose sum is that of a row, or of its content."""
+    sums = np.diff(offsets_of(lengths.values)[lengths.offsets])
+    there = rows.there[LENGTHS]
+    content = np.flatnonzero(~excluded)
+    low, high = np.searchsorted(content, rows.offsets[:-1]), np.searchsorted(content, rows.offsets[1:])
+    some = high > low
+    first, last = rows.offsets[:-1].copy(), rows.offsets[:-1].copy()
+    first[some], last[some] = content[low[some]], content[high[some] - 1] + 1
+    short = (sums != rows.sizes) & (sums == last - first)
+    negative = np.diff(offsets_of((lengths.values <= 0).view(np.uint8))[lengths.offsets]) > 0
+    wrong = there & (((sums != rows.sizes) & ~short) | negative)
+    problem = f"has {LENGTHS} that are not those of its documents"
+    for row in np.flatnonzero(wrong).tolist():
+        report(Misfit(row, problem, f"a sum of {rows.sizes[row]:,}", f"{sums[row]:,}"))
+    own = _emptied(lengths, wrong | ~there)
+    counts = np.diff(own.offsets)
+    base = np.where(short, first, rows.offsets[:-1])
+    before = offsets_of(own.values)[own.offsets[:-1]]
+    places = np.repeat(base - before, counts) + offsets_of(own.values)[:-1]
+    return _flags(len(rows.tokens), places) | rows.opens
+
+
+def _begins_of_starts(rows: _Rows, starts: Column, report: Report) -> Flags:
+    """Return where documents begin by their starts; see Megatron-Bridge."""
+    count, there = np.diff(starts.offsets), rows.there[STARTS]
+    first = starts.values.astype(np.int64)
+    row = np.repeat(np.arange(len(count)), count)
+    opens = _flags(len(first), starts.offsets[:-1][count > 0])
+    wrong = there & (count == 0) & (rows.sizes > 0)
+    for lacking in np.flatnonzero(wrong).tolist():
+        report(Misfit(lacking, f"has no {STARTS}", "0", "nothing"))
+    for problem, expected, flags in (
+        (f"has a {STARTS} that does not begin with 0", "0", opens & (first != 0)),
+        (f"has a {STARTS} that decreases", "at least the one before", ~opens & (np.diff(first, prepend=0) < 0)),
+        (f"has a {STARTS} at or beyond its end", "less than its tokens", first >= rows.sizes[row]),
+    ):
+        for number, at in first_in_rows(starts.offsets, flags):
+            if not wrong[number]:
+                report(Misfit(number, problem, expected, int(first[at])))
+                wrong[number] = True
+    right = ~wrong[row]
+    return _flags(len(rows.tokens), rows.offsets[row[right]] + first[right]) | rows.opens
+
+
+def _one_division(
+    rows: _Rows, begins: Mapping[str, Flags], dividing: Mapping[str, Flags], excluded: Flags, report: Report
+) -> Flags:
+    """Return where documents begin, and report rows that two columns divide at different IDs of content.
+
+    Args:
+        rows: The rows.
+        begins: Where documents begin, by the name of each column that divides.
+        dividing: Which rows it divides, bool per row.
+        excluded: The IDs that are no content.
+        report: Receives each row that does not fit.
+    """
+    flags = {name: begins[name] & np.repeat(some, rows.sizes) for name, some in dividing.items()}
+    found: Flags = np.logical_or.reduce([rows.opens, *flags.values()])
+    if len(flags) > 1:
+        wanted, names = _first_of_each(found, ~excluded), " and ".join(flags)
+        other = [
+            (_first_of_each(flags[name] | rows.opens, ~excluded) != wanted) & np.repeat(some, rows.sizes)
+            for name, some in dividing.items()
+        ]
+        for row, at in first_in_rows(rows.offsets, np.logical_or.reduce(other)):
+            place = at - int(rows.offsets[row])
+            report(Misfit(row, f"has {names} that differ: not all of them begin a document at its token {place:,}"))
+    return found
+
+
+def _first_of_each(starts: Flags, kept: Flags) -> Flags:
+    """Return the first of the kept IDs of each document that has one."""
+    places = np.flatnonzero(kept)
+    document = np.cumsum(starts)[places]
+    return _flags(len(kept), places[np.append(True, document[1:] != document[:-1])[: len(places)]])
+
+
+def _ended(rows: _Rows, excluded: Flags) -> Flags:
+    """Return the padding at the ends of rows that positions of 0 and ignored labels of one ID show."""
+    found = np.zeros(len(rows.tokens), np.bool_)
+    names = [name for name in ALL_POSITIONS if name in rows.values]
+    if LABELS not in rows.values or not names or not len(found):
+        return found
+    has_both = rows.there[LABELS] & rows.there[names[0]]
+    last = np.repeat(rows.tokens[np.maximum(rows.offsets[1:] - 1, 0)], rows.sizes)
+    flags = (rows.values[names[0]] == 0) & (rows.values[LABELS] == IGNORED) & (rows.tokens == last) | excluded
+    flags &= np.repeat(has_both, rows.sizes)
+    content = np.append(-1, np.flatnonzero(~flags))
+    stop = content[np.searchsorted(content, rows.offsets[1:]) - 1] + 1  # after the last ID of each row that is not so
+    is_part = np.repeat(stop > rows.offsets[:-1], rows.sizes)
+    ended: Flags = flags & ~excluded & is_part & (np.arange(len(found)) >= np.repeat(stop, rows.sizes))
+    return ended
+
+
+def _stated(rows: _Rows, starts: Flags, shifted: Collection[str]) -> dict[str, Flags]:
+    """Return which IDs count in the loss, by the name of each column that states it.
+
+    Args:
+        rows: The rows.
+        starts: Where documents begin.
+        shifted: The columns that speak of the next ID.
+    """
+    found = {}
+    for name in COUNTING:
+        if name in rows.values:
+            counts = rows.values[name] != (IGNORED if name == LABELS else 0)
+            found[name] = np.append(False, counts)[:-1] & ~starts if name in shifted else counts
+    lacking = {name: np.repeat(~rows.there[name], rows.sizes) for name in found if not rows.there[name].all()}
+    if lacking:  # where a row has no value of a column, the others speak alone
+        every = np.logical_and.reduce([counts | lacking.get(name, False) for name, counts in found.items()])
+        for name, flags in lacking.items():
+            found[name] = np.where(flags, every, found[name])
+    return found
+
+
+def _fill(rows: _Rows, starts: Flags, stated: Mapping[str, Flags], passed: Flags) -> Flags:
+    """Return the separators at the ends of documents after the first one, where that one counts, and no other."""
+    size = len(rows.tokens)
+    found = np.zeros(size, np.bool_)
+    content = np.flatnonzero(~passed)
+    if not len(content) or not stated:
+        return found
+    tokens, counts = rows.tokens[content], np.logical_and.reduce([flags[content] for flags in stated.values()])
+    document = np.cumsum(starts)[content]
+    new = np.append(True, (tokens[1:] != tokens[:-1]) | (document[1:] != document[:-1]))
+    run = np.cumsum(new) - 1
+    opens = np.flatnonzero(new)
+    ends = np.append(document[1:] != document[:-1], True)  # the last ID of a document
+    closing = np.zeros(len(opens), np.bool_)
+    closing[run[ends]] = True
+    total = np.bincount(run, counts, len(opens))
+    fills = closing & counts[opens] & (total == 1)
+    found[content[fills[run] & ~new]] = True
+    return found
+
+
+def _kept(starts: Flags, passed: Flags) -> Flags:
+    """Return which IDs remain if those that are passed over are left out at both ends of each document."""
+    content = np.flatnonzero(~passed)
+    document = np.cumsum(starts)
+    of_content = document[content]
+    edges = np.append(True, of_content[1:] != of_content[:-1])[: len(content)]
+    first, last = content[edges], content[np.append(edges[1:], True)[: len(content)]]
+    change = np.bincount(first, minlength=len(starts) + 1) - np.bincount(last + 1, minlength=len(starts) + 1)
+    kept: Flags = np.cumsum(change)[:-1] > 0
+    return kept
+
+
+def _report_other_flags(rows: _Rows, kept: Flags, report: Report) -> None:
+    """Report rows with masks that are neither 0 nor 1."""
+    for name in COUNTING[1:]:
+        if name in rows.values:
+            for row, at in first_in_rows(rows.offsets, kept & (rows.values[name] != 0) & (rows.values[name] != 1)):
+                report(other_value(row, name, int(rows.tokens[at]), int(rows.values[name][at])))
+
+
+def _report_differences(rows: _Rows, stated: Mapping[str, Flags], kept: Flags, report: Report) -> None:
+    """Report rows whose labels and masks count different IDs."""
+    for first, second, differing in differences(stated):
+        for row, at in first_in_rows(rows.offsets, differing & kept):
+            report(Misfit(row, differ(first, second, at - int(rows.offsets[row])), remedy=which_of(stated)))
+
+
+def differences(stated: Mapping[str, Flags]) -> Iterator[tuple[str, str, Flags]]:
+    """Yield the first column with each one that counts other IDs, and a flag at these."""
+    names = list(stated)
+    for name in names[1:]:
+        differing = stated[name] != stated[names[0]]
+        if differing.any():
+            yield names[0], name, differing
+
+
+def differ(first: str, second: str, position: int) -> str:
+    """Return the words for two columns of a row that contradict each other at a token."""
+    return f"has {first} and {second} that differ: only one of them counts its token {position:,} in the loss"
+
+
+def other_value(row: int, name: str, token: int, value: int) -> Misfit:
+    """Return what is wrong with a row whose labels are other IDs than its tokens, or whose mask is neither 0 nor 1.
+
+    Args:
+        row: The row.
+        name: The name of the labels or of the mask.
+        token: The ID.
+        value: The value beside it.
+    """
+    if name == LABELS:
+        return Misfit(row, f"has {LABELS} that are other IDs than its tokens", f"{token} or {IGNORED}", value)
+    return Misfit(row, f"has a value in {name} that is not 0 or 1", None, value)
+
+
+def _labeled(
+    rows: IdRows,
+    own: NDArray[np.int64],
+    stated: Mapping[str, Flags],
+    firsts: NDArray[np.int64],
+    how: Reading,
+    *,
+    begins: bool,
+) -> IdRows:
+    """Add labels to rows: each one moves from its token to the token before, which predicts it.
+
+    Args:
+        rows: The rows, or their documents.
+        own: The label of each token itself.
+        stated: Which tokens count in the loss, by the name of each column that states it.
+        firsts: The first token of each document.
+        how: How columns are read.
+        begins: The first token of each document is marked.
+    """
+    for counts in stated.values():
+        own[~counts] = IGNORED
+    marks = np.where(own == IGNORED, 0, np.where(own == rows.tokens, TARGET, OTHER)).astype(np.uint8)
+    plain_labels = marks == TARGET
+    if how.samples:  # no token of a sample predicts its first token, but that of a document has one before it
+        plain_labels[firsts] = True
+    if begins:
+        marks[firsts] |= BEGINS
+    odd = np.diff(offsets_of(~plain_labels)[rows.offsets]) > 0
+    found = rows._replace(marks=marks, odd=(_count(odd), int(np.argmax(odd)) if odd.any() else -1))
+    if stated.keys() <= {ATTENTION} and not how.samples:
+        return found
+    moved = np.full(len(rows.tokens), IGNORED, np.int64)
+    moved[:-1] = own[1:]
+    moved[firsts[1:] - 1] = IGNORED
+    return found._replace(mask=(moved != IGNORED).astype(np.uint8), labels=moved)
