@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from model.rows_oracle import ContradictionError, read
 
-from tokfmt.core.loss_mask import TARGET
 from tokfmt.core.ragged import offsets_of
-from tokfmt.model.rows import Column, Reading, with_columns
+from tokfmt.model.rows import TARGET, Column, Reading, with_columns
 
 PER_TOKEN = {
     "labels": st.sampled_from([-100, 1]), "completion_mask": st.sampled_from([0, 1, 1]), "loss_mask": st.integers(0, 1),

@@ -228,7 +228,6 @@ def test_every_token_is_a_target_once_with_its_mark(tmp_path_factory, seed, coun
         ("labels", [-100, 2, 4], "4"),
         ("labels", [-100, 2, 3.0], "3.0"),
         ("completion_mask", [0, 1, 2], "2"),
-        ("completion_mask", None, "null"),
     ],
 )
 def test_records_whose_masks_do_not_fit_are_refused_with_their_line(field, values, found, tmp_path):

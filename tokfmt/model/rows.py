@@ -655,14 +655,14 @@ def differ(first: str, second: str, position: int) -> str:
     return f"has {first} and {second} that differ: only one of them counts its token {position:,} in the loss"
 
 
-def other_value(row: int, name: str, token: int, value: int) -> Misfit:
+def other_value(row: int, name: str, token: int, value: int | None) -> Misfit:
     """Return what is wrong with a row whose labels are other IDs than its tokens, or whose mask is neither 0 nor 1.
 
     Args:
         row: The row.
         name: The name of the labels or of the mask.
         token: The ID.
-        value: The value beside it.
+        value: The value beside it; None if it is not known.
     """
     if name == LABELS:
         return Misfit(row, f"has {LABELS} that are other IDs than its tokens", f"{token} or {IGNORED}", value)

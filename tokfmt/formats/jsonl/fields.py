@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tokfmt.core.loss_mask import ALL, ATTENTION, IGNORED, LABELS, TARGET
+from tokfmt.core.loss_mask import ALL, ATTENTION, LABELS, TARGET
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.formats.jsonl.lines import Lines
 from tokfmt.formats.jsonl.parse import Fault, Parsed, kind_of
 from tokfmt.formats.jsonl.part import First
-from tokfmt.model.rows import OTHER, Column, IdRows, Misfit, Reading, Report, first_in_rows, with_columns
+from tokfmt.model.rows import OTHER, Column, IdRows, Misfit, Reading, Report, first_in_rows, other_value, with_columns
 
 CODE = "TF520"
 _RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -83,7 +83,8 @@ def _unexpected(rows: IdRows, bounds: Offsets, first: First, masks: Sequence[str
     """
     marks = np.zeros(0, np.uint8) if rows.marks is None else rows.marks
     for row, at in first_in_rows(bounds, marks & OTHER != 0) if masks else ():
-        yield Misfit(row, f"has {LABELS} that are other IDs than its tokens", f"{rows.tokens[at]} or {IGNORED}")
+        label = None if rows.labels is None or not at else int(rows.labels[at - 1])  # it is beside the token before
+        yield other_value(row, LABELS, int(rows.tokens[at]), label)
     if rows.facts.inside and masks is not None and not first.masks:
         remedy = f"--from-opt loss_mask={ALL} reads these as content that does not count in the loss"
         for row, _ in first_in_rows(bounds, marks & TARGET == 0):
