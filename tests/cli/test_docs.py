@@ -3,6 +3,7 @@
 It has what `tokfmt demo` writes, and nothing of a checkout: who reads the site has a wheel.
 """
 
+import dataclasses
 import importlib.util
 import inspect
 import json
@@ -10,16 +11,20 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
+import click
 import commands
 import forkserver
 import pytest
+import yaml
 from amount import FUZZ_ONLY
 from paths import FIXTURES, ROOT
 from schemas import validate
 
 import tokfmt
-from tokfmt.cli.main import COMMANDS
+from tokfmt.cli.main import COMMANDS, cli
 
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TIME = re.compile(r"\b\d+\.\d s\b")
@@ -129,13 +134,106 @@ def test_the_trust_page_names_tests_that_exist():
             assert re.search(rf"^ *def {test}\(", (ROOT / "tests" / file).read_text(), re.MULTILINE), (file, test)
 
 
-def test_every_variable_of_the_environment_is_on_its_page():
-    page = (ROOT / "docs" / "environment.md").read_text()
-    own = {"TOKFMT_COMPLETE"}  # of click
+TOP = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "tokfmt/formats/README.md")]
+TEXTS = {path.relative_to(ROOT): path.read_text() for path in (*TOP, *sorted((ROOT / "docs").rglob("*.md")))}
+TEXTS[Path("CHANGELOG.md")] = (ROOT / "CHANGELOG.md").read_text().partition("### Changed")[0]
+"""The pages; of the changelog what was added, as the rest also names what is gone."""
+FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+
+
+def options_of(name):
+    """The options of a command, or of `tokfmt` itself."""
+    command = cli.get_command(click.Context(cli), name) if name else cli
+    given = {word for one in command.params for word in (*one.opts, *one.secondary_opts)}
+    return {*given, "--help"}
+
+
+OPTIONS = {name: options_of(name) for name in ("", *COMMANDS)}
+ANY = set().union(*OPTIONS.values())
+OTHERS = {"--array"}
+"""Options of other programs that a sentence names."""
+
+
+def written_options(line):
+    """The options in a command line, up to what follows the command, and names of options of formats after their `=`."""
+    line = re.split(r" [|>#]|&&|;", line)[0]
+    return re.findall(r"(?<![\w/-])--[a-z][\w-]*", line), re.findall(r"--(?:to|from)-opt(?:-[ab])? ([a-z_]+)=", line)
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=str)
+def test_pages_name_commands_and_options_that_exist(page):
+    """In lines of code that begin with `tokfmt`, and in code within sentences that begins with it or with an option."""
+    blocks = "\n".join(FENCED.findall(TEXTS[page])).replace("\\\n", " ")
+    codes = re.findall(r"`([^`\n]+)`", FENCED.sub("", TEXTS[page]))
+    lines = re.findall(r"^ *(?:\$ )?tokfmt (.+)$", blocks, re.MULTILINE)
+    lines += [code.removeprefix("tokfmt ") for code in codes if code.startswith("tokfmt ")]
+    formats = {
+        field.name
+        for one in tokfmt.list_formats()
+        for options in (one.read_options, one.write_options)
+        for field in dataclasses.fields(options)
+    }
+    unknown = []
+    for line in lines:
+        name = line.split()[0] if re.match(r"[a-z]", line) else ""
+        options, fields = written_options(line)
+        if name not in OPTIONS or not set(options) <= (OPTIONS[name] if name else ANY) or not set(fields) <= formats:
+            unknown.append(f"tokfmt {line}")
+    for code in codes:
+        options, fields = written_options(code) if code.startswith("--") else ([], [])
+        if not set(options) <= ANY | OTHERS or not set(fields) <= formats:
+            unknown.append(code)
+    assert unknown == []
+
+
+def test_the_action_and_the_hooks_name_options_that_exist():
+    scripts = [step.get("run", "") for step in yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"]]
     named = {
+        re.search(r"^ *tokfmt (\w+)", one, re.MULTILINE)[1]: one for one in scripts if "pip install" not in one and one
+    }
+    assert named.keys() == {"check", "stats"}
+    for name, script in named.items():
+        assert set(written_options(script.replace("\n", " ").replace(";", " ").replace("|", " "))[0]) <= OPTIONS[name]
+    assert set(re.findall(r"--[a-z][\w-]*", (ROOT / ".pre-commit-hooks.yaml").read_text())) <= ANY
+
+
+def test_pages_name_keys_of_recipes_that_exist(tmp_path):
+    """In recipes, and in sentences as `key = value`."""
+    (tmp_path / "x.toml").write_text("tokfmt = 1\nx = 1\n")
+    (tmp_path / "y.toml").write_text('tokfmt = 1\n[[source]]\npath = "a"\nx = 1\n')
+    (tmp_path / "z.toml").write_text('tokfmt = 1\n[[source]]\npath = "a"\n[filter.y]\nx = 1\n')
+    known = set()
+    for name in "xyz":
+        listed = commands.run("recipe", f"{name}.toml", cwd=tmp_path).stderr.partition("Write one of ")[2]
+        known |= set(listed.strip().split(", "))
+    assert {"seq_len", "weight", "min_words"} <= known
+    count, unknown = 0, []
+    for page, text in TEXTS.items():
+        for block in re.findall(r"^```toml\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+            if "tokfmt = 1" in block:
+                count += 1
+                (tmp_path / "recipe.toml").write_text(block)
+                said = commands.run("recipe", "recipe.toml", cwd=tmp_path).stderr
+                assert "unknown key" not in said, f"{page}: {said}"
+        unknown += [
+            f"{page}: {key}"
+            for key in re.findall(r'`(\w+) = (?:"|\[|[\d.]+`|true|false)', FENCED.sub("", text))
+            if key not in known
+        ]
+    assert (count > 5, unknown) == (True, [])
+
+
+def test_pages_name_extras_and_variables_of_the_environment_that_exist():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    own = {"TOKFMT_COMPLETE"}  # of click
+    used = {
         name for path in (ROOT / "tokfmt").rglob("*.py") for name in re.findall(r"\bTOKFMT_[A-Z_]+", path.read_text())
     }
-    assert named - own == set(re.findall(r"`(TOKFMT_[A-Z_]+)`", page))
+    for page, text in TEXTS.items():
+        named = re.findall(r"\btokfmt\[([\w,-]+)\]", text) + re.findall(r"\bextras? `([\w-]+)`", text)
+        assert {extra for one in named for extra in one.split(",")} <= extras.keys(), page
+        assert set(re.findall(r"\bTOKFMT_[A-Z_]+", text)) <= used, page
+    assert used - own == set(re.findall(r"`(TOKFMT_[A-Z_]+)`", TEXTS[Path("docs/environment.md")]))
 
 
 def test_the_first_step_is_the_same_on_all_pages():
