@@ -244,7 +244,7 @@ def _refuse_foreign(path: PlaceLike, probe: Probe, *, claimed: bool, head_only: 
 
     sign = (overruling if head_only else foreign)(probe) if probe.is_directory or probe.size else None
     if sign is not None and (sign.certain or not claimed):
-        why = "and does not state its format" if "--from " in sign.step else "which tokfmt does not read"
+        why = "and does not state its format" if sign.readable else "which tokfmt does not read"
         raise UnknownFormatError(path, f"{sign.verb} {sign.name}, {why}", sign.step)
     if not claimed and not probe.is_directory and not probe.size:
         raise UnknownFormatError(path, EMPTY, "Copy it again")

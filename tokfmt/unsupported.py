@@ -35,7 +35,7 @@ class Sign(NamedTuple):
 
     Attributes:
         name: What it is, in words that follow `verb`.
-        step: What to do, a sentence without its full stop. If it has `--from`, it reads the path.
+        step: What to do, a sentence without its full stop.
         certain: True if it overrules a format that claims the file by name only.
         verb: "is"; "looks like" if the numbers in a file show what it is.
     """
@@ -44,6 +44,11 @@ class Sign(NamedTuple):
     step: str
     certain: bool = True
     verb: str = "is"
+
+    @property
+    def readable(self) -> bool:
+        """True if the step reads it, because only its content does not state which format it is of."""
+        return self.step.startswith(("--from", "If it"))
 
 
 Row = tuple[bytes | str | Callable[[Probe], bool], str, str]
@@ -172,7 +177,7 @@ _DIRECTORIES = [
     (r".*\.fast_llm_dataset", "a dataset of Fast-LLM", _LINES),
     (r".*\.mindrecord\d*", "a directory of MindRecord files of MindSpore", _MIND),
     (r".*\.bin", "a directory of .bin files",
-     "Name the files, of which convert joins several; --from stage1 reads a directory of stage1_block_NNNN.bin"),
+     "--from stage1 reads a directory of stage1_block_NNNN.bin; name others one by one, which convert joins"),
 ]  # fmt: skip
 """Kinds of directories: patterns, between spaces, of names that are all in them; what they are; what to do."""
 

@@ -257,7 +257,7 @@ def test_magic_counts_for_more_than_a_name(tmp_path, name):
     sign = sign_of(path)
     if sign.certain:
         with pytest.raises(
-            UnknownFormatError, match="does not state" if "--from " in sign.step else "which tokfmt does not read"
+            UnknownFormatError, match="does not state" if sign.readable else "which tokfmt does not read"
         ):
             detect(path)
     else:
