@@ -12,7 +12,7 @@ NIGHTLY = bool(os.environ.get("FUZZ"))
 MUTATIONS = int(os.environ.get("FUZZ") or 400)
 
 EVERY = NIGHTLY or os.environ.get("SNAPSHOTS") == "renew"
-"""All cases are collected: the other cases of `first`, `only` and `pairs` are not even made, as that takes time."""
+"""The other cases of `first`, `only` and `pairs` are made, and marked `FUZZ_ONLY`; else they are not, as that takes time."""
 
 FUZZ_ONLY = pytest.mark.fuzz_only
 """Marks what only `make fuzz` runs: cases that are like others of `make test`, and what takes more than about 1.5 s."""
@@ -25,14 +25,15 @@ def examples(most):
 
 def first(kept, cases):
     """Parameters of which `make test` has the first `kept` ones, and `make fuzz` all."""
-    return list(cases)[: None if EVERY else kept]
+    cases = list(cases)
+    return cases[:kept] + [_at_length(case) for case in cases[kept:] if EVERY]
 
 
 def only(kept, cases):
     """Parameters of which `make test` has those in `kept`, and `make fuzz` all."""
     cases = list(cases)
     assert set(kept) <= set(cases)
-    return [case for case in cases if EVERY or case in kept]
+    return [case if case in kept else _at_length(case) for case in cases if EVERY or case in kept]
 
 
 def pairs(*factors):
@@ -41,8 +42,6 @@ def pairs(*factors):
     Of two factors `make test` has each value of either once at least.
     """
     cases = list(itertools.product(*factors))
-    if EVERY:
-        return cases
     size = 2 if len(factors) > 2 else 1
     missing = {part for case in cases for part in _parts(case, size)}
     kept = set()
@@ -50,7 +49,9 @@ def pairs(*factors):
         best = max(range(len(cases)), key=lambda number: len(missing.intersection(_parts(cases[number], size))))
         kept.add(best)
         missing -= _parts(cases[best], size)
-    return [case for number, case in enumerate(cases) if number in kept]
+    return [
+        case if number in kept else _at_length(case) for number, case in enumerate(cases) if EVERY or number in kept
+    ]
 
 
 def _parts(case, size):
@@ -62,3 +63,9 @@ def _parts(case, size):
 def every(case):
     """A parameter, or a tuple of several, that only `make fuzz` collects."""
     return pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=FUZZ_ONLY)
+
+
+def _at_length(case):
+    """A case, which may be a parameter with marks of its own, that only `make fuzz` collects."""
+    given = case if isinstance(case, type(pytest.param())) else every(case)
+    return given._replace(marks=[*given.marks, FUZZ_ONLY])
