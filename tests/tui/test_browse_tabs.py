@@ -75,7 +75,8 @@ def test_nothing_is_told_of_what_was_put_in_its_place(how, tmp_path):
         assert "x.pbin: was replaced or changed since it was opened here" in str(app.tab.query_one("#checked").render())
         await press("4")
         assert "was replaced or changed" in str(app.tab.parts.border_title)
-        await press("2", "c")
+        await press("2")
+        await press("c")
         assert "was replaced or changed" in str(app.tab.query_one("#counting").render())
         assert app.session.statistics is None
 

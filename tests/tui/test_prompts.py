@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from amount import FUZZ_ONLY, examples
+from amount import FUZZ_ONLY, examples, pairs
 from browsing import BLOCKS, PACK, browse, browser_of, every_key, has_ended, line, notes, settled, tab_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -74,8 +74,7 @@ def test_the_first_line_says_that_the_dataset_is_not_the_one_that_was_opened(tmp
     browse([tmp_path / "a.pbin"], steps)
 
 
-@pytest.mark.parametrize("height", [1, 4])
-@pytest.mark.parametrize("keys", ["ctrl+p s", "T"])
+@pytest.mark.parametrize(("keys", "height"), pairs(["ctrl+p s", "T"], [1, 4]))
 def test_pages_of_a_menu_without_room_for_a_line(keys, height):
     async def steps(app, press):
         await press(*keys.split())
@@ -89,15 +88,15 @@ def test_pages_of_a_menu_without_room_for_a_line(keys, height):
     browse([PACK], steps, size=(80, height))
 
 
-@pytest.mark.parametrize("action", ["command_list('page_down')", "command_list('last')", "cursor_down"])
-def test_keys_that_come_before_the_list_of_commands(action):
+def test_keys_that_come_before_the_list_of_commands():
     async def steps(app, press):
-        app.action_command_palette()
-        for _ in range(2):
-            await app.run_action(action, app.screen)
-            await press.pilot.pause()
-        await press("escape", "down")
-        assert tab_of(app).where == (1, 0)
+        for row, action in enumerate(("command_list('page_down')", "command_list('last')", "cursor_down"), 1):
+            app.action_command_palette()
+            for _ in range(2):
+                await app.run_action(action, app.screen)
+                await press.pilot.pause()
+            await press("escape", "down")
+            assert tab_of(app).where == (row, 0)
 
     browse([PACK], steps)
 

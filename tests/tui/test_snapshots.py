@@ -105,7 +105,7 @@ ALIKE = {
     "half a page", "a page and half a page back", "a byte of lines", "a byte of samples", "back",
     "second line of the reader", "end of a line", "half a page of the reader", "pages of the reader",
     "the hit before", "filtered text", "bytes of lines", "bytes, a byte", "sequences of a token",
-    "a sample of a recipe", "next part",
+    "a sample of a recipe", "next part", "filter removed", "palette", "a row by its number", "a byte",
 }  # fmt: skip
 """Screens that others show after more keys, or of another format: `make fuzz` and `SNAPSHOTS=renew` draw them."""
 

@@ -20,13 +20,17 @@ def _own_state(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("path", "keys", "tokenizer"),
-    [
-        *first(2, [(path, (), None) for path in EVERY]),
-        (HDF5, ("v",), None),
-        (CORPUS, (), None),
-        (CORPUS, (), str(TOKENIZER)),
-        (FIXTURES / "recipe" / "mix.toml", (), None),
-    ],
+    first(
+        3,
+        [
+            (PACK, (), None),
+            (HDF5, ("v",), None),
+            (CORPUS, (), str(TOKENIZER)),
+            (CORPUS, (), None),
+            (FIXTURES / "recipe" / "mix.toml", (), None),
+            *((path, (), None) for path in EVERY[1:]),
+        ],
+    ),
     ids=str,
 )
 def test_the_copied_command_leads_to_the_same_place(path, keys, tokenizer):

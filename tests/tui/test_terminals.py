@@ -169,7 +169,7 @@ def test_borders_stay_in_their_column_in_a_terminal_of_its_own_widths(scripts, t
             tmux.until(lambda seen: whole(seen, 80))
         for columns, lines in SIZES:
             tmux.resize(columns, lines)
-            tmux.keys("g", "g")
+            tmux.keys("Home")
             time.sleep(0.3)
             tmux.until(lambda seen, columns=columns: whole(seen, columns))
 
