@@ -213,3 +213,19 @@ def test_user_blocks_are_detected_and_refused(tmp_path, block):
         file.create_dataset("data", data=ROWS)
     with pytest.raises(UnsupportedError, match=f"{block:,} foreign bytes"):
         tokfmt.open(path)
+
+
+@pytest.mark.parametrize("name", ["data", "a/data"])
+def test_a_group_that_leads_back_to_itself_is_an_error(tmp_path, name):
+    """A node of the tree of its names is its own child: the HDF5 library ends the process."""
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file[name] = ROWS[:, 0]
+    content = bytearray((tmp_path / "x.h5").read_bytes())
+    node = content.rindex(b"TREE\0")
+    content[node + 5] = 1  # its level; the first child is behind a key of 8 bytes
+    content[node + 32 : node + 40] = node.to_bytes(8, "little")
+    (tmp_path / "x.h5").write_bytes(content)
+    with pytest.raises(CorruptError, match="is its own descendant") as raised:
+        tokfmt.open(tmp_path / "x.h5")
+    assert raised.value.offset == node
+    assert tokfmt.check(tmp_path / "x.h5")[0].errors

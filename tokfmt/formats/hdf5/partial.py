@@ -66,7 +66,7 @@ def _open(path: Place) -> tuple[Hdf5File, Damage | None]:
         file = open_file(path)
         padded = _Padded(file, stated_end(file))
         with library_errors(path):
-            handle = open_library(padded)
+            handle = open_library(file, stream=padded)
             try:
                 stored = _first_rows(file, handle)
             finally:

@@ -24,6 +24,10 @@ library looks up chunks of datasets with any other index, whose nodes have check
     key of the B-tree: u4 stored bytes, u4 filter mask, u8[rank + 1] first element
     child of the B-tree: u8 byte offset of a node or a chunk
 
+    message 17: names of a group           node of its tree: as above, of type 0, keys of u8
+    0   8  root of their B-tree            leaf: SNOD, u2 at 6 its entries, from 8 on 40 bytes each: u8 at 8 is the
+                                           object header, u4 at 16 is 1 for a group
+
 Source: the HDF5 file format specification, version 3.
 """
 
@@ -39,11 +43,13 @@ from numpy.typing import NDArray
 
 from tokfmt.core.reader import windows
 from tokfmt.errors import CorruptError
-from tokfmt.files.file import File
+from tokfmt.files.file import File, Held
+from tokfmt.files.place import Place
 from tokfmt.formats.hdf5_arrays.chunks import ChunkMap, Found, check_map, stored_as
 from tokfmt.wording import printable
 
-_LAYOUT, _CONTINUED = 8, 16  # types of messages
+_LAYOUT, _CONTINUED, _NAMES = 8, 16, 17  # types of messages
+_GROUP = 1  # in a list of names: the object is a group with a tree of its own
 _BLOCKS, _LARGEST = 16, 1 << 16  # maximum number of message blocks of a header, and bytes of one
 _DEEPEST = 32  # maximum levels of a tree; a tree of 2^48 chunks has 8
 _NOWHERE = 1 << 62  # beyond all chunks
@@ -163,7 +169,47 @@ def root_of(file: File, header: int) -> int | None:
     return None
 
 
-def _messages(file: File, header: int) -> Iterator[tuple[int, bytes]]:
+def check_groups(path: Place, file: File | Held, header: int, depth: int) -> None:
+    """Check that no tree of the names of a group leads back to itself, which ends the process of the HDF5 library.
+
+    Only that is checked: the library reports everything else. Groups of files of superblock 2 and later that have no
+    such tree have checksums.
+
+    Args:
+        path: The file, for messages.
+        file: The file, or what is held of it.
+        header: Byte offset of the object header of the group.
+        depth: Number of levels of groups to look at.
+
+    Raises:
+        CorruptError: A node is its own descendant.
+    """
+    roots = [int.from_bytes(content[:8], "little") for kind, content in _messages(file, header) if kind == _NAMES]
+    nodes, below = [(at, _DEEPEST + 1) for at in roots], list[int]()
+    for at, above in nodes:
+        head = file.read(at, min(24, file.size - at)) if at < file.size else b""
+        if head[:5] != b"TREE\0" or len(nodes) > _LARGEST:
+            continue
+        level, count = head[5], int.from_bytes(head[6:8], "little")
+        if level >= above:
+            what, remedy = "a node of the index of its names is its own descendant", "Copy the file again"
+            raise CorruptError(path, what, offset=at, remedy=remedy)
+        listed = np.frombuffer(file.read(at + 32, max(0, min(16 * count, (file.size - at - 32) // 16 * 16))), "<u8")[
+            ::2
+        ]
+        if level:
+            nodes += [(child, level) for child in listed.tolist()]
+        else:
+            below += listed.tolist()
+    for at in below if depth else ():
+        leaf = file.read(at, min(8 + 40 * 64, file.size - at)) if at < file.size else b""
+        entries = leaf[8 : 8 + 40 * int.from_bytes(leaf[6:8], "little")]
+        for entry in range(0, len(entries) - 39, 40):
+            if entries[entry + 16] == _GROUP:
+                check_groups(path, file, int.from_bytes(entries[entry + 8 : entry + 16], "little"), depth - 1)
+
+
+def _messages(file: File | Held, header: int) -> Iterator[tuple[int, bytes]]:
     """Yield type and content of each message of an object header; none if the header has another version."""
     head = file.read(header, max(0, min(64, file.size - header)))
     if head.startswith(b"OHDR\2") and len(head) == 64:

@@ -43,7 +43,7 @@ from tokfmt.errors import (
 from tokfmt.files.fields import Field
 from tokfmt.files.file import File, Held, Stream, open_file
 from tokfmt.files.place import LocalPlace, Place
-from tokfmt.formats.hdf5_arrays.chunk_tree import ChunkTree, root_of
+from tokfmt.formats.hdf5_arrays.chunk_tree import ChunkTree, check_groups, root_of
 from tokfmt.formats.hdf5_arrays.chunks import (
     DEFLATE,
     FLETCHER32,
@@ -182,13 +182,25 @@ def stated_end(file: File) -> int:
     return int.from_bytes(file.read(at, 8), "little")
 
 
-def open_library(file: File | io.RawIOBase) -> Any:
-    """Open a file, or a stream in place of one, with the HDF5 library; return its h5py.File."""
+def open_library(file: File, held: Held | None = None, stream: io.RawIOBase | None = None) -> Any:
+    """Open a file with the HDF5 library; return its h5py.File.
+
+    Args:
+        file: The file.
+        held: What is held of it in memory.
+        stream: What the library reads in place of it.
+
+    Raises:
+        CorruptError: A group would end the process; see `chunk_tree.check_groups`.
+    """
+    look = held or file
+    root_at = {0: 64, 1: 68}.get(look.read(8, 1)[0], 36) if look.size > 76 else 0
+    check_groups(file.path, look, int.from_bytes(look.read(root_at, 8), "little") if root_at else 0, _DEEPEST)
     os.environ["HDF5_PLUGIN_PRELOAD"] = "::"  # turns filter plug-ins off for every value of HDF5_PLUGIN_PATH
     import h5py
 
-    if not isinstance(file, File) or not isinstance(file.path, LocalPlace):
-        return h5py.File(Exact(file) if isinstance(file, File) else file, "r", rdcc_nbytes=0)
+    if stream is not None or held is not None or not isinstance(file.path, LocalPlace):
+        return h5py.File(stream or Exact(look), "r", rdcc_nbytes=0)
     for locking in (False, None, True):  # Where this process has the file open, the library asks for the same choice.
         try:
             handle = h5py.File(file.path, "r", locking=locking, rdcc_nbytes=0)
@@ -430,7 +442,7 @@ def is_without_samples(file: File, head: bytes) -> bool:
         FormatError: It cannot be read, or is not an HDF5 file.
     """
     with library_errors(file.path):
-        handle = open_library(file if file.path.is_local else Exact(Held(file, [(0, len(head))], [head])))
+        handle = open_library(file, None if file.path.is_local else Held(file, [(0, len(head))], [head]))
         try:
             return len(handle.id) > 0 and b"data" not in handle.id and b"data_0" not in handle.id
         finally:
