@@ -106,6 +106,7 @@ ALIKE = {
     "second line of the reader", "end of a line", "half a page of the reader", "pages of the reader",
     "the hit before", "filtered text", "bytes of lines", "bytes, a byte", "sequences of a token",
     "a sample of a recipe", "next part", "filter removed", "palette", "a row by its number", "a byte",
+    "filtered by tokens", "sequences of some lengths", "fact of the overview",
 }  # fmt: skip
 """Screens that others show after more keys, or of another format: `make fuzz` and `SNAPSHOTS=renew` draw them."""
 
