@@ -110,8 +110,6 @@ def _processes(jobs: int) -> Executor:
     from concurrent.futures import ProcessPoolExecutor
 
     class Processes(ProcessPoolExecutor):
-        started: Future[int]
-
         def submit(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
             """Run a call in a worker process."""
             with isolated(), undelivered():
@@ -122,7 +120,7 @@ def _processes(jobs: int) -> Executor:
     with isolated(), undelivered():  # The process that tracks semaphores starts here.
         pool = Processes(jobs, mp_context=context, initializer=_end_with, initargs=(os.getpid(),))
     try:
-        pool.started = pool.submit(os.getpid)  # The workers start now, while this process plans their tasks.
+        pool.submit(os.getpid)  # The workers start now, while this process plans their tasks.
     except RuntimeError as error:
         raise OptionError(_NO_GUARD) from error
     return pool
@@ -224,8 +222,11 @@ def outage_of(error: Exception, executor: Executor) -> OutageError | None:
             f"--executor dask: the scheduler at {printable(executor.address)} does not answer "
             "any more. Start a cluster, and run again"
         )
-    if isinstance(error, BrokenExecutor) and (started := getattr(executor, "started", None)) and started.exception():
-        return OutageError(_NO_GUARD)
+    if isinstance(error, BrokenExecutor):
+        workers = [*(getattr(executor, "_processes", None) or {}).values()]
+        executor.shutdown()  # It is of no use any more, and has the exit codes of its workers then.
+        if any(worker.exitcode == 1 for worker in workers):  # An error of the import. A killed one has another code.
+            return OutageError(_NO_GUARD)
     if isinstance(error, BrokenExecutor) or lost_workers(error):
         return OutageError(
             "a worker process ended abruptly: killed, or out of memory. If memory is short, run with fewer --jobs"
