@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from amount import FUZZ_ONLY
+from amount import FUZZ_ONLY, first, only
 from click.testing import CliRunner
 from paths import FIXTURES, ROOT
 from remote.conftest import forget, within
@@ -143,7 +143,10 @@ def test_a_directory_of_many_objects_is_listed_once(server, bucket):
 
 @pytest.mark.parametrize(
     "words",
-    [["info", "{}"], ["show", "{}"], ["check", "{}"], ["stats", "{}"], ["convert", "{}", "out.zarr", "--dry-run"]],
+    first(
+        2,
+        [["info", "{}"], ["convert", "{}", "out.zarr", "--dry-run"], ["show", "{}"], ["check", "{}"], ["stats", "{}"]],
+    ),
     ids=lambda words: words[0],
 )
 def test_a_pattern_takes_as_many_lists_as_a_few_of_its_files(server, bucket, tmp_path, monkeypatch, words):
@@ -307,7 +310,7 @@ def test_options_of_stores_on_the_command_line(server, bucket, monkeypatch):
     assert "Did you mean endpoint?" in str(done.exception)
 
 
-@pytest.mark.parametrize("stalled", ["stalled head", "stalled body"])
+@pytest.mark.parametrize("stalled", only(["stalled body"], ["stalled head", "stalled body"]))
 def test_ctrl_c_ends_a_command_while_a_server_stalls(server, bucket, stalled):
     shutil.copytree(FIXTURES / "modalities", bucket / "modalities")
     server.forever[f"bkt/{PACK}"] = stalled
@@ -374,7 +377,7 @@ def written(home, name):
             (home / f"x_train_{number:06d}.bin").write_bytes(head.tobytes() + ids.tobytes())
 
 
-@pytest.mark.parametrize("name", ["parquet", "olmo", "llmc"])
+@pytest.mark.parametrize("name", first(1, ["parquet", "olmo", "llmc"]))
 def test_many_files_are_opened_side_by_side(server, bucket, name):
     """Each takes one request (a pair of OLMo two) of 16 at once, also if a pattern names them. In turn: 48 rounds."""
     (bucket / "many").mkdir()

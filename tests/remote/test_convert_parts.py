@@ -50,7 +50,7 @@ def expected(texts, tmp_path):
     return ids(tmp_path / "expected.pbin")
 
 
-@pytest.mark.parametrize("to", only(("jsonl", "megatron", "parquet"), sorted(SUFFIXES.keys() - {"hdf5"})))
+@pytest.mark.parametrize("to", only(("megatron",), sorted(SUFFIXES.keys() - {"hdf5"})))
 def test_any_order_gives_the_order_of_the_sources(bucket, task, expected, on_machine, to):
     for index in (2, 0, 3, 1):
         task(index, to=to)
@@ -81,7 +81,7 @@ def test_a_missing_task_is_named_and_one_that_runs_twice_does_no_harm(bucket, ta
         finish("s3://bkt/out")
 
 
-@pytest.mark.parametrize("left", [(), (0,), (0, 3)])
+@pytest.mark.parametrize("left", only([(0, 3)], [(), (0,), (0, 3)]))
 def test_a_finish_that_is_killed_while_it_deletes_receipts_ends_when_it_runs_again(
     bucket, task, expected, on_machine, left
 ):

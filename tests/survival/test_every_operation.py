@@ -68,7 +68,7 @@ STRIDE = {"flat-tokens": 3, "hdf5": 2, "megatron": 2}
 @pytest.mark.parametrize("target", only(("modalities",), TARGETS))
 def test_fresh(tmp_path, stage, pack, target):
     place = Place(tmp_path / "home", [pack.name, *TARGETS[target], "--executor", "serial"], pack, NAMES.get(target))
-    sweep(place, stage, phase=list(TARGETS).index(target), stride=STRIDE.get(target, 1))
+    sweep(place, stage, phase=list(TARGETS).index(target), stride=STRIDE.get(target, 1) if EVERY else 2)
 
 
 def overwriting(tmp_path, stage, pack, other_pack, target):
@@ -89,7 +89,7 @@ def test_old_destination(tmp_path, stage, pack, other_pack, target):
     sweep(place, stage, phase=list(TARGETS).index(target), stride=5)
 
 
-@pytest.mark.parametrize("target", ["modalities", "stage1"])
+@pytest.mark.parametrize("target", only(["stage1"], ["modalities", "stage1"]))
 def test_old_destination_without_renameat2(tmp_path, stage, pack, other_pack, target):
     """A file system that cannot swap: a file is replaced in one step all the same, a directory comes back."""
     place = overwriting(tmp_path, stage, pack, other_pack, target)
@@ -293,7 +293,7 @@ def test_a_run_that_fails_before_it_has_a_journal_leaves_no_place(tmp_path, stag
             assert place.hidden() == [], (operations[at], fault, ended.code)
 
 
-@pytest.mark.parametrize("target", only(("modalities", "flat-tokens"), TARGETS))
+@pytest.mark.parametrize("target", only(("flat-tokens",), TARGETS))
 def test_published_without_a_manifest_and_then_asked_for_otherwise(tmp_path, stage, text, target):
     """What another request has published is only replaced as a whole, with --overwrite; no file is left beside it."""
     words = [text.name, *TARGETS[target], "--executor", "serial", *TEXT, "--resume"]

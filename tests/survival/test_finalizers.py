@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from amount import FUZZ_ONLY, first
 from paths import ROOT
 
 SCRIPT = """
@@ -73,7 +74,7 @@ def convert(home, number, how, times=1):
 
 
 @pytest.mark.parametrize(
-    ("number", "how"), [(signal.SIGINT, "finalizer"), (signal.SIGTERM, "weakref"), (signal.SIGHUP, "gc")]
+    ("number", "how"), first(1, [(signal.SIGINT, "finalizer"), (signal.SIGTERM, "weakref"), (signal.SIGHUP, "gc")])
 )
 def test_it_ends_the_run_all_the_same(tmp_path, number, how):
     done = convert(tmp_path, number, how)
@@ -89,6 +90,7 @@ def test_again_and_again(tmp_path):
     assert done.returncode == 143
 
 
+@FUZZ_ONLY
 def test_errors_of_other_finalizers_are_shown(tmp_path):
     done = convert(tmp_path, 0, "broken")
     assert "ValueError: a finalizer of somebody's" in done.stderr
