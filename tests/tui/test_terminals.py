@@ -214,6 +214,22 @@ def test_the_screen_is_left_as_it_was(way, tmp_path):
         assert f"left with {0 if isinstance(way, str) else 128 + way}" in seen
 
 
+@FUZZ_ONLY
+def test_keys_that_arrive_at_once_reach_what_the_keys_before_them_open(tmp_path):
+    """As over a slow connection: what was typed meanwhile is in one packet."""
+    with Tmux(tmp_path, (80, 24), CORPUS) as tmux:
+        tmux.await_text("begins with")
+        tmux.keys("G", "g", "g", "j", "j")
+        tmux.await_text("─ record 2 ·")
+        tmux.keys("g", "17", "Enter", "j")
+        tmux.await_text("─ record 18 ·")
+        tmux.keys("g", "g", "/", "the", "Enter", "n", "f", "len>500", "Enter", "3", "1")
+        tmux.await_text("▼ len>500")
+        tmux.await_text("the   hit 2 of")
+        tmux.keys("?", "j", "q", "3", "?", "q", "q")
+        tmux.await_text("left with 0")
+
+
 def test_a_copy_arrives_in_the_buffer_of_tmux(tmp_path):
     start, stop = tokfmt.open(PACK).reader.offsets(0, 1).tolist()
     ids = tokfmt.open(PACK).reader.tokens(start, stop)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from textual import getters
-from textual.app import App, ComposeResult, SystemCommand
+from textual.app import ComposeResult, SystemCommand
 from textual.driver import Driver
 from textual.events import CursorPosition, Event, MouseDown, Resize
 from textual.geometry import Offset
@@ -46,6 +46,7 @@ from tokfmt.browser.keys import offered, words_of
 from tokfmt.browser.tabs import TABS
 from tokfmt.browser.tabs.base import Entry, Tab
 from tokfmt.browser.tabs.sequences import SequencesTab
+from tokfmt.browser.typeahead import TypeAhead
 from tokfmt.browser.widgets.frame import Card, KeyBar, TopBar, badge, loading_words, transfer
 from tokfmt.browser.widgets.loading import WithLoader
 from tokfmt.browser.widgets.reader import Reader
@@ -70,7 +71,7 @@ class Quit(Message):
     """A signal asks the app to end."""
 
 
-class Browser(App[None]):
+class Browser(TypeAhead):
     """Show datasets.
 
     Args:
@@ -200,7 +201,7 @@ class Browser(App[None]):
     @property
     def idle(self) -> bool:
         """Return whether nothing is loading."""
-        busy = self._openings or self._copies or self._probes or self._exports
+        busy = self._openings or self._copies or self._probes or self._exports or self.is_typing
         loaded = not busy and all(loading.job is None for loading in self.loadings.values())
         places = [*self.query(Tab), self.screen, *(widget.loader for widget in self.query("*").results(WithLoader))]
         return loaded and is_written() and all(getattr(place, "idle", True) for place in places)
@@ -602,10 +603,6 @@ class Browser(App[None]):
 
     def action_no_split(self) -> None:
         self.notify("This dataset has no other splits.")
-
-    def action_help_quit(self) -> None:
-        """Say how to quit, as Ctrl+C does not: it may be pressed to copy."""
-        self.notify("q quits.")
 
     def action_help(self) -> None:
         from tokfmt.browser.dialogs import Page, help_blocks
