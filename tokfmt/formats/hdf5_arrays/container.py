@@ -199,7 +199,7 @@ def open_library(file: File, held: Held | None = None, stream: io.RawIOBase | No
     os.environ["HDF5_PLUGIN_PRELOAD"] = "::"  # turns filter plug-ins off for every value of HDF5_PLUGIN_PATH
     import h5py
 
-    if stream is not None or held is not None or not isinstance(file.path, LocalPlace):
+    if stream is not None or not isinstance(file.path, LocalPlace):
         return h5py.File(stream or Exact(look), "r", rdcc_nbytes=0)
     for locking in (False, None, True):  # Where this process has the file open, the library asks for the same choice.
         try:
@@ -442,7 +442,7 @@ def is_without_samples(file: File, head: bytes) -> bool:
         FormatError: It cannot be read, or is not an HDF5 file.
     """
     with library_errors(file.path):
-        handle = open_library(file, None if file.path.is_local else Held(file, [(0, len(head))], [head]))
+        handle = open_library(file, Held(file, [(0, len(head))], [head]))
         try:
             return len(handle.id) > 0 and b"data" not in handle.id and b"data_0" not in handle.id
         finally:
