@@ -28,16 +28,13 @@ from tokfmt.formats.arrow.container import (
 from tokfmt.formats.arrow.partial import keep_following, keep_readable, readable_files
 from tokfmt.formats.arrow.reader import (
     ColumnReader,
-    MaskedReader,
     NotTextError,
     NullRowError,
-    OtherLabels,
-    PackedReader,
     Rows,
     TextReader,
-    other_labels,
     reading_of,
 )
+from tokfmt.formats.row_reader import OtherLabels, other_labels
 
 if TYPE_CHECKING:
     from tokfmt.formats.arrow.options import ReadOptions, Variant
@@ -92,9 +89,7 @@ class ColumnsInspection(Inspection):
         lost = tuple(self._lost())
         if column.kind == TEXT:
             return TextReader(self.containers, column, hints, self.first, damage, lost)
-        packed = column.packed and options.view == "samples"
-        kind = PackedReader if packed else MaskedReader if column.has_masks else ColumnReader
-        return kind(self.containers, column, options, hints, self.first, damage, lost)
+        return ColumnReader(self.containers, column, options, hints, self.first, damage, lost)
 
     def _keep_readable(self) -> list[Damage]:
         """Leave out the groups that cannot be decoded, and return what is left out."""
