@@ -276,6 +276,8 @@ class FileLayout:
 
     Attributes:
         extents: The stored token axis, in order.
+        rows: For each file its rows, `formats.row_reader.StoredRows`, if columns are beside their IDs. The rule of
+            `model.rows` then makes sequences of them, and `extents` are their IDs.
         masks: For each extent its loss mask, one byte per token: 1 counts as a target, 0 does not. () if there is none.
         starts: Offsets int64[sequences + 1] on the token axis, non-decreasing, from 0 to the end; None for one stream.
         entries: Used instead of `starts` for one file whose offsets are read on request.
@@ -290,6 +292,7 @@ class FileLayout:
     """
 
     extents: Sequence[Extent]
+    rows: Sequence[Any] = ()
     masks: Sequence[Extent] = ()
     starts: Offsets | None = None
     entries: Entries | None = None

@@ -14,7 +14,6 @@ and the writer of a format:
     Encoding                                   is decoded in                        is encoded in
     a byte 0 or 1 per token, in a second file  core/annotation.py `mask_bytes`      core/annotation.py `bytes_of_marks`
     labels (Hugging Face) and masks of rows    model/rows.py `_labeled`             core/loss_mask.py `labels_of`
-    labels and masks of items of shards        formats/shards.py `LossMask`         -
     packed rows of Megatron-Bridge             model/rows.py `with_columns`         core/loss_mask.py `of_next`
     a mask and labels of each sample           core/loss_mask.py `beside_samples`   formats/hdf5/writer.py `_blocks`
     what the assistant says in chats           text/chats.py `_marks`               -

@@ -82,6 +82,7 @@ from tokfmt.files.shard_names import follows
 from tokfmt.files.side_by_side import side_by_side
 from tokfmt.formats.files_ahead import FilesAhead, parts_of
 from tokfmt.formats.index_ends import indexes_of_others
+from tokfmt.formats.row_reader import RowGroup, StoredReader, decoder_of
 from tokfmt.wording import counted, printable
 
 __all__ = [
@@ -164,6 +165,7 @@ def joined(parts: Sequence[FileLayout]) -> FileLayout:
         parts[0],
         loss_masks=f"{first}, and those of other files" if others else first,
         extents=[extent for part in parts for extent in part.extents],
+        rows=[rows for part in parts for rows in part.rows],
         masks=[mask for part in parts for mask in part.masks],
         starts=starts if indexed else None,
         problems=[problem for part in parts for problem in part.problems],
@@ -179,6 +181,8 @@ def joined(parts: Sequence[FileLayout]) -> FileLayout:
 
 def _kind_of(part: FileLayout) -> str:
     """Return what the sequences of a layout are, in words."""
+    if part.rows:
+        return "rows with columns beside their IDs"
     if part.sample_length:
         return f"rows of {part.sample_length:,}"
     return "one stream" if part.starts is None and part.entries is None else "documents"
@@ -695,14 +699,18 @@ class FlatInspection(Inspection):
         self.format, self.paths, self.options, self.hints, self.layout = format_, paths, options, hints, layout
         self.problems = layout.problems
 
-    def reader(self) -> FlatReader:
-        return self.format.Reader(self.layout)
+    def reader(self) -> FlatReader | StoredReader:
+        flat = self.format.Reader(self.layout)
+        return StoredReader(self.layout, flat.info, self.options, self.hints) if self.layout.rows else flat
 
     def look(self, how: Audit) -> Iterator[Finding]:
         """See `Inspection.look`. A deep check reads all tokens and loss masks."""
         if self.is_fatal:
             return
         yield from self._of_widths()
+        if self.layout.rows:
+            yield from self._of_rows(how)
+            return
         if not how.deep:
             return
         reader, readable = FlatReader(self.layout), True
@@ -714,6 +722,23 @@ class FlatInspection(Inspection):
         if self.format.other_index and readable:
             found = indexes_of_others(reader, reader.extents, how.spread)
             yield from (Finding.of(self.format.other_index, error, "warning") for error in found)
+
+    def _of_rows(self, how: Audit) -> Iterator[Finding]:
+        """Yield a finding for each row that does not fit: of the first rows of each file, or of all if `how.deep`."""
+        decoder, step = decoder_of(self.options, self.hints), None if how.deep else 1
+        groups = [group for rows in self.layout.rows for group in itertools.islice(decoder.groups(rows), step)]
+        for tokens, findings in how.spread(self._of_group, groups):
+            how.advance(tokens)
+            yield from findings
+
+    def _of_group(self, group: RowGroup) -> tuple[int, list[Finding]]:
+        """Return the number of IDs of a group of rows, and a finding for each row that does not fit."""
+        tokens, wrong, found = 0, list[FormatError](), list[Finding]()
+        try:
+            tokens = sum(len(rows.tokens) + rows.facts.left_out for rows in group.decode(wrong.append))
+        except FormatError as error:
+            found.append(Finding.of(self.format.unreadable, error))
+        return tokens, [*found, *(Finding.of(self.format.masked, error) for error in wrong)]
 
     def _of_widths(self) -> Iterator[Finding]:
         """Yield a finding for the first file whose first IDs show that its tokens have another width."""
@@ -739,6 +764,8 @@ class FlatInspection(Inspection):
     def close(self) -> None:
         for extent in (*self.layout.extents, *self.layout.masks):
             extent.file.close()
+        for rows in self.layout.rows:
+            rows.close()
         if self.layout.entries is not None:
             self.layout.entries.close()
 

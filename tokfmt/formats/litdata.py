@@ -16,8 +16,8 @@
 - With the default item_loader, `dim` is null, and the size of each item (u32) is before its IDs. If the first item of a
   chunk is empty, `dim` is null without sizes. TokensLoader cannot read either; tokfmt reads both.
 - An item of several fields has the size of each (u32) before them. The field of IDs is `input_ids` or `tokens`, or the
-  only array of integers. `labels` (the ID, or -100), `completion_mask` and `assistant_masks` beside it are its loss
-  mask.
+  only array of integers. Arrays of integers beside it with names of `model.rows` (labels, attention_mask, ...) are
+  read by its rule.
 - Older indexes do not state the item_loader. tokfmt then infers from the items whether they have sizes.
 - A folder with only {rank}.index.json is incomplete: the indexes of its writers were not merged.
 Source: Lightning-AI/litData 8805bae0, litdata 0.2.76, run.
@@ -38,7 +38,7 @@ from tokfmt.base.options import option
 from tokfmt.core.annotation import shown
 from tokfmt.core.findings import Code, Problem
 from tokfmt.core.format import Confidence, Probe
-from tokfmt.core.loss_mask import MASK_CHOICES, MaskChoice, mask_fields
+from tokfmt.core.loss_mask import MASK_CHOICES, MaskChoice
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.reader import TokenReader
 from tokfmt.errors import CorruptError, FormatError, UnsupportedError
@@ -58,6 +58,7 @@ from tokfmt.formats.shards import (
     gathered,
     loss_masks_of,
 )
+from tokfmt.model.rows import columns_to_read
 
 NUMPY = {1: "<i2", 2: "<i4", 3: "<i8", 4: "<u1", 5: "<u2", 6: "<u4", 7: "<u8"}
 TENSOR = {11: "<u1", 13: "<i2", 14: "<i2", 15: "<i4", 16: "<i4", 17: "<i8", 18: "<i8", 20: "<u2"}
@@ -169,10 +170,11 @@ class LitData(ShardFormat):
             "of index.json, unless they are meant.",
         ),
         "TF748": Code(
-            "labels or a mask that do not fit the IDs",
+            "columns that do not fit the IDs",
             "An item has another number of labels, or of values of a mask, than of IDs; a label is neither the ID nor "
-            "-100; a mask is neither 0 nor 1; or labels and masks count other tokens. Write the items again; "
-            "--from-opt loss_mask=NAME reads one column of them, and --allow-loss loss-mask the IDs alone.",
+            "-100; a mask is neither 0 nor 1; labels and masks count other tokens; or position_ids, seq_lengths or "
+            "segments contradict the IDs or each other. Write the items again; --from-opt loss_mask=NAME reads one "
+            "column of labels and masks, and --allow-loss loss-mask none of them.",
         ),
         "TF747": Code(
             "dim is not the number of tokens of the chunk",
@@ -201,8 +203,8 @@ class LitData(ShardFormat):
         fields, problems = _fields(path, config), list[Problem]()
         chosen = _chosen(path, fields, config["data_format"], options.column)
         integers = [name for name, dtype in fields.items() if dtype is not None]
-        beside = [name for name in mask_fields(path, integers, options.loss_mask) if name != chosen]
-        shards = [_listed(path, chunk, config, fields, chosen, beside, options) for chunk in chunks]
+        beside = [name for name in columns_to_read(path, integers, options.loss_mask) if name != chosen]
+        shards = [_listed(path, chunk, config, fields, chosen, beside) for chunk in chunks]
         if any(chunk.get("dim") is None for chunk in chunks):
             what = "dim is null in the index: TokensLoader cannot read that"
             problems.append(Problem("TF745", "warning", CorruptError(path, what, remedy=_MENDS)))
@@ -295,7 +297,6 @@ def _listed(
     fields: Mapping[str, np.dtype[Any] | None],
     chosen: str,
     beside: Sequence[str],
-    options: ReadOptions,
 ) -> Listed:
     if not isinstance(chunk, dict):
         raise CorruptError(path, "a chunk in the index", expected="an object", found=str(chunk)[:60])
@@ -307,7 +308,7 @@ def _listed(
         for name in (chosen, *beside)
     }
     forms = [Form(chunk.get("filename"), str(config.get("compression") or ""))]
-    return Listed(forms, size, count, about[chosen], [(name, about[name]) for name in beside], options.loss_mask)
+    return Listed(forms, size, count, about[chosen], [(name, about[name]) for name in beside])
 
 
 def _check_readable(path: Place, config: Mapping[str, Any]) -> None:

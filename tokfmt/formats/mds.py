@@ -15,8 +15,8 @@
     bytes            values; their dtype is not stored: int64 in old llm-foundry
     pkl              a pickle, never loaded
 
-- The column is `tokens` (llm-foundry: rows of one length) or `input_ids`. Arrays `labels` (the ID, or -100),
-  `completion_mask` and `assistant_masks` (0 or 1) beside it are its loss mask. A note lists the other columns, which
+- The column is `tokens` (llm-foundry: rows of one length) or `input_ids`. Arrays of integers beside it with names of
+  `model.rows` (labels, attention_mask, position_ids, ...) are read by its rule. A note lists the other columns, which
   tokfmt does not read.
 - Shards may be in subfolders. A compressed shard is read if the raw one does not exist. Hashes are of whole files.
 - A separator may follow each document. The files do not state whether it does, or which ID it is.
@@ -40,7 +40,7 @@ from tokfmt.base.options import option
 from tokfmt.core.annotation import shown
 from tokfmt.core.findings import Code, Problem, fatal
 from tokfmt.core.format import Confidence, Probe
-from tokfmt.core.loss_mask import MASK_CHOICES, MaskChoice, mask_fields
+from tokfmt.core.loss_mask import MASK_CHOICES, MaskChoice
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.widths import likely_width
 from tokfmt.errors import CorruptError, FormatError, UnsafeError, UnsupportedError
@@ -60,6 +60,7 @@ from tokfmt.formats.shards import (
     gathered,
     loss_masks_of,
 )
+from tokfmt.model.rows import columns_to_read
 from tokfmt.wording import counted
 
 CODES = {8: "<u1", 9: "<i1", 16: "<u2", 17: "<i2", 32: "<u4", 33: "<i4", 64: "<u8", 65: "<i8"}
@@ -198,10 +199,11 @@ class Mds(ShardFormat):
             "there are, and their hashes. Copy it again. Upstream does not read the folder without it.",
         ),
         "TF769": Code(
-            "labels or a mask that do not fit the IDs",
+            "columns that do not fit the IDs",
             "A sample has another number of labels, or of values of a mask, than of IDs; a label is neither the ID nor "
-            "-100; a mask is neither 0 nor 1; or labels and masks count other tokens. Write the samples again; "
-            "--from-opt loss_mask=NAME reads one column of them, and --allow-loss loss-mask the IDs alone.",
+            "-100; a mask is neither 0 nor 1; labels and masks count other tokens; or position_ids, seq_lengths or "
+            "segments contradict the IDs or each other. Write the samples again; --from-opt loss_mask=NAME reads one "
+            "column of labels and masks, and --allow-loss loss-mask none of them.",
         ),
         "TF767": Code(
             "a column of pickles",
@@ -309,10 +311,7 @@ def _listing(shards: Sequence[tuple[Place, Any]], options: ReadOptions) -> Listi
     listed = [_listed(path, shard, options) for path, shard in shards]
     names = [one.about.name for one in listed if isinstance(one, Listed)]
     every = {shown(name) for _, shard in shards for name in shard["column_names"]}
-    read = [name for name, _ in next((one.beside for one in listed if isinstance(one, Listed)), ())]
-    if any(isinstance(one, Listed) and [name for name, _ in one.beside] != read for one in listed):
-        what = "some shards have columns of labels or masks that others have not"
-        raise UnsupportedError(shards[0][0], what, remedy="--allow-loss loss-mask reads the IDs alone")
+    read = list(dict.fromkeys(name for one in listed if isinstance(one, Listed) for name, _ in one.beside))
     others = every - {*names, *read}
     notes = (f"columns that are not read: {', '.join(sorted(others))}",) if others else ()
     extras = {"column": names[0] if names else "", "shards": len(shards)}
@@ -361,7 +360,7 @@ def _listed(path: Place, shard: object, options: ReadOptions) -> Listed | Proble
     integers = [name for name, kind in zip(names, kinds, strict=True) if _is_of_integers(str(kind))]
     beside = [
         (name, _about(names, kinds, widths, names.index(name), None))
-        for name in mask_fields(path, integers, options.loss_mask)
+        for name in columns_to_read(path, integers, options.loss_mask)
         if name != names[at]
     ]
     raw, packed, codec = shard.get("raw_data"), shard.get("zip_data"), str(shard.get("compression"))
@@ -374,7 +373,7 @@ def _listed(path: Place, shard: object, options: ReadOptions) -> Listed | Proble
             known = {str(kind): str(value) for kind, value in hashes.items()} if isinstance(hashes, dict) else {}
             forms.append(Form(entry.get("basename"), compression, known))
     size = whole_number(path, "bytes", raw.get("bytes"))
-    return Listed(forms, size, whole_number(path, "samples", shard.get("samples")), column, beside, options.loss_mask)
+    return Listed(forms, size, whole_number(path, "samples", shard.get("samples")), column, beside)
 
 
 def _about(

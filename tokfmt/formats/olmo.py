@@ -128,7 +128,7 @@ class OlmoInspection(FlatInspection):
         findings = list(super().look(how))
         yield from findings
         if how.deep and not findings and not self.problems:
-            yield from _scanned(self.reader(), self.paths[0], how.eos_id)
+            yield from _scanned(FlatReader(self.layout), self.paths[0], how.eos_id)
 
 
 class Olmo(FlatFormat):

@@ -8,33 +8,54 @@ sequence, and the last few pieces of decoded rows.
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import reduce
-from typing import Any, NamedTuple
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.loss_mask import IGNORED, TARGET, other_label
+from tokfmt.core.annotation import Extent, FileLayout
+from tokfmt.core.format import Hints
+from tokfmt.core.loss_mask import COUNTING, IGNORED, LABELS, TARGET, other_label
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import (
     ByteOffset,
+    Damage,
+    Info,
     Layout,
     PaddingCounts,
+    Separators,
     TokenReader,
     check_interval,
     check_position,
     largest_id,
 )
-from tokfmt.errors import ConversionError, CorruptError
+from tokfmt.errors import NO_DAMAGE, ConversionError, CorruptError, FormatError
 from tokfmt.files.file import File
 from tokfmt.files.place import Place
-from tokfmt.model.rows import OTHER, IdRows, RowFacts
+from tokfmt.model.rows import (
+    DIVIDING,
+    OTHER,
+    Column,
+    IdRows,
+    Misfit,
+    Reading,
+    RowFacts,
+    first_in_rows,
+    other_value,
+    row_at,
+    with_columns,
+)
 
+_TOGETHER, _ROWS = 1 << 18, 1 << 16  # IDs, and rows, of a group of rows whose places are known
+_CORRECT = "Correct that column, or write the rows without it"
 _HELD = 3 << 20  # tokens and rows that each thread keeps decoded: those that were read last
 _PIECE = 1 << 8  # tokens for which a piece counts in addition, because it is an object
 _WALKS = 2  # groups that a thread decodes at a time: where a window begins, and where it ends
@@ -49,9 +70,11 @@ class RowGroup(NamedTuple):
         size: Bytes in the file.
         rows: Number of rows.
         name: The group in words: "row group 3".
-        decode: Yields the rows, some at a time.
+        decode: Yields the rows, some at a time. Of stored rows, it takes what receives the error of each row that does
+            not fit.
         values: Number of IDs, if the file states it.
         top: Largest ID, likewise.
+        origin: The rows of the file, and the first row of the group among them, of rows whose places are known.
     """
 
     file: File
@@ -59,9 +82,10 @@ class RowGroup(NamedTuple):
     size: int
     rows: int
     name: str
-    decode: Callable[[], Iterator[IdRows]]
+    decode: Callable[..., Iterator[IdRows]]
     values: int | None = None
     top: int | None = None
+    origin: tuple[StoredRows, int] | None = None
 
 
 class OtherLabels(NamedTuple):
@@ -429,3 +453,269 @@ class RowsReader(TokenReader):
     def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state)
         self._local = threading.local()
+
+
+class StoredRows(ABC):
+    """The rows of a file, each with IDs and the columns beside them. Picklable.
+
+    Attributes:
+        file: The file.
+        item: What a row is called: "sample".
+        names: The columns beside the IDs. The file may lack some, which other files of the dataset have.
+        dtype: Dtype of IDs.
+        sizes: int64[rows], about the number of IDs of each row.
+    """
+
+    file: File
+    item: str
+    names: Sequence[str]
+    dtype: np.dtype[Any]
+    sizes: NDArray[np.int64]
+
+    @abstractmethod
+    def read(self, first: int, last: int) -> tuple[Tokens, Offsets, Mapping[str, Column]]:
+        """Return the IDs of rows `first <= i < last`, their offsets, and the columns beside them."""
+
+    @abstractmethod
+    def byte_of(self, row: int, number: int) -> tuple[int | None, int | None]:
+        """Return the byte offset in the file of an ID of a row, None if the file is compressed; and its bytes."""
+
+    def row_of(self, byte: int) -> tuple[int, int] | None:  # noqa: ARG002 - not known
+        """Return the row whose ID has a byte of the file, and the number of the ID; None without one."""
+        return None
+
+    def of_files(self, names: Sequence[str]) -> StoredRows:
+        """Return these rows with the columns that any file of the dataset has."""
+        found = copy(self)
+        found.names = names
+        return found
+
+    def close(self) -> None:
+        """Close the file."""
+        self.file.close()
+
+
+class StoredColumn(NamedTuple):
+    """Integers of rows: those of row i are `offsets[i]` to `offsets[i + 1]` of the extent."""
+
+    extent: Extent
+    offsets: Offsets
+
+    def read(self, first: int, last: int, *, ids: bool = False) -> tuple[NDArray[Any], Offsets]:
+        """Return the integers of rows `first <= i < last`, and their offsets."""
+        (file, begin, _, dtype), bounds = self.extent, self.offsets[first : last + 1]
+        read = file.ids if ids else file.array
+        return read(begin + int(bounds[0]) * dtype.itemsize, int(bounds[-1] - bounds[0]), dtype), bounds - bounds[0]
+
+
+class ExtentRows(StoredRows):
+    """Rows whose IDs and columns are extents of files."""
+
+    def __init__(self, ids: StoredColumn, beside: Mapping[str, StoredColumn], item: str) -> None:
+        self.ids, self.beside, self.item, self.names = ids, beside, item, tuple(beside)
+        self.file, self.dtype, self.sizes = ids.extent.file, ids.extent.dtype, np.diff(ids.offsets)
+
+    def read(self, first: int, last: int) -> tuple[Tokens, Offsets, Mapping[str, Column]]:
+        tokens, offsets = self.ids.read(first, last, ids=True)
+        return tokens, offsets, {name: Column(*column.read(first, last)) for name, column in self.beside.items()}
+
+    def byte_of(self, row: int, number: int) -> tuple[int | None, int | None]:
+        file, begin, _, dtype = self.ids.extent
+        at = begin + (int(self.ids.offsets[row]) + number) * dtype.itemsize
+        stored = at if file.is_plain else file.to_stored_offset(at)
+        return stored, None if stored is None else dtype.itemsize
+
+    def row_of(self, byte: int) -> tuple[int, int] | None:
+        file, begin, tokens, dtype = self.ids.extent
+        at = file.from_stored_offset(byte)
+        number = -1 if at is None else (at - begin) // dtype.itemsize
+        if not 0 <= number < tokens:
+            return None
+        row = row_at(self.ids.offsets, number)
+        return row, number - int(self.ids.offsets[row])
+
+    def close(self) -> None:
+        for column in (self.ids, *self.beside.values()):
+            column.extent.file.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Decoder:
+    """The decoding of stored rows. Picklable.
+
+    Attributes:
+        reading: How the columns beside the IDs are read.
+        is_plain: A user accepts the loss of labels and masks: labels only show padding.
+    """
+
+    reading: Reading
+    is_plain: bool
+
+    def groups(self, rows: StoredRows) -> Iterator[RowGroup]:
+        """Yield groups of rows, each of which is one piece."""
+        bounds, first, count = offsets_of(rows.sizes), 0, len(rows.sizes)
+        cuts = list[int]()
+        while first < count:
+            cuts.append(first)
+            near = int(np.searchsorted(bounds, bounds[first] + _TOGETHER, side="right")) - 1
+            first = min(max(first + 1, near), first + _ROWS, count)
+        begins = [rows.byte_of(first, 0)[0] if first else 0 for first in cuts]
+        for first, last, begin, end in zip(cuts, [*cuts[1:], count], begins, [*begins[1:], None], strict=True):
+            size = (rows.file.identity.size if end is None else end) - (begin or 0)
+            name = f"{rows.item}s {first:,} to {last - 1:,}"
+            decode = partial(self.decode, rows, first, last)
+            yield RowGroup(rows.file, begin or 0, size, last - first, name, decode, origin=(rows, first))
+
+    def decode(
+        self, rows: StoredRows, first: int, last: int, report: Callable[[FormatError], object] | None = None
+    ) -> Iterator[IdRows]:
+        """Yield rows `first <= i < last`, at once.
+
+        Args:
+            rows: The rows of a file.
+            first: The first row.
+            last: The row after the last one.
+            report: Receives the error of each row that does not fit.
+
+        Raises:
+            CorruptError: A row does not fit, without `report`.
+        """
+        tokens, offsets, there = rows.read(first, last)
+        if tokens.dtype.itemsize == 8 and (not len(tokens) or int(tokens.max()) < 1 << 32):
+            tokens = tokens.astype(np.uint32)
+        nothing, sizes = np.zeros(last - first, np.bool_), np.diff(offsets)
+        absent = Column(np.zeros(0, np.int64), np.zeros(last - first + 1, np.int64), nothing)
+        columns = {name: there.get(name, absent) for name in rows.names}
+        if self.is_plain:
+            keep = {name: column for name, column in columns.items() if name not in COUNTING}
+            if (
+                labels := columns.get(LABELS)
+            ) is not None and keep:  # Where they do not fit, they are as good as absent.
+                fits = np.diff(labels.offsets) == sizes
+                keep[LABELS] = labels._replace(there=fits if labels.there is None else fits & labels.there)
+            columns = keep
+
+        def wrong(misfit: Misfit) -> None:
+            what, remedy = f"{rows.item} {first + misfit.row:,} {misfit.problem}", misfit.remedy or _CORRECT
+            if not misfit.remedy and not self.is_plain and not {*COUNTING}.isdisjoint(columns):
+                remedy += f"; --allow-loss loss-mask reads each {rows.item} without its labels and masks"
+            error = CorruptError(rows.file.path, what, expected=misfit.expected, found=misfit.found, remedy=remedy)
+            if report is None:
+                raise error
+            report(error)
+
+        found = with_columns(tokens, offsets, columns, self.reading, wrong)
+        if found.marks is not None and found.counts is not None and not self.is_plain:
+            for row, at in first_in_rows(found.offsets[offsets_of(found.counts)], found.marks & OTHER != 0):
+                token, ids, column = int(found.tokens[at]), tokens[offsets[row] : offsets[row + 1]], columns[LABELS]
+                own = column.values[column.offsets[row] : column.offsets[row + 1]]
+                others = own[(ids == token) & (own != token) & (own != IGNORED)]
+                wrong(other_value(row, LABELS, token, int(others[0]) if len(others) else None))
+        yield found
+
+
+def decoder_of(options: Any, hints: Hints) -> Decoder:
+    """Return how the rows of a dataset are decoded."""
+    return Decoder(Reading(getattr(options, "loss_mask", None), eos_id=hints.eos_id), "loss-mask" in hints.allow_loss)
+
+
+def _readable(groups: Sequence[RowGroup], *, first_only: bool) -> tuple[list[RowGroup], list[Damage]]:
+    """Return the groups that can be decoded, and what is left out; of a stream, the groups before the first damage."""
+    kept, damage = list[RowGroup](), list[Damage]()
+    for group in groups:
+        if damage and first_only:
+            damage.append(Damage(f"{group.name} of {group.file.path.name} may begin inside a sequence", group.rows))
+            continue
+        try:
+            for _ in group.decode():
+                pass
+            kept.append(group)
+        except NO_DAMAGE:
+            raise
+        except FormatError as error:
+            damage.append(Damage(error.sentence, group.rows, None, group.size))
+    return kept, damage
+
+
+class StoredReader(RowsReader):
+    """Read the rows of files whose layout a format states."""
+
+    def __init__(self, layout: FileLayout, info: Info, options: Any, hints: Hints) -> None:
+        """Decode all rows once.
+
+        Args:
+            layout: The layout, with rows.
+            info: Facts about the rows as they are stored.
+            options: The parsed read options of the format.
+            hints: Facts and wishes of the command.
+
+        Raises:
+            FormatError: A row does not fit.
+        """
+        is_plain = "loss-mask" in hints.allow_loss
+        names = tuple(dict.fromkeys(name for rows in layout.rows for name in rows.names))
+        self.rows = [rows.of_files(names) for rows in layout.rows]
+        decoder = decoder_of(options, hints)
+        groups, damage = [group for rows in self.rows for group in decoder.groups(rows)], list[Damage]()
+        is_packed = not {*DIVIDING}.isdisjoint(names)
+        is_stream = info.layout is Layout.STREAM and not is_packed
+        if hints.allow_partial:
+            groups, damage = _readable(groups, first_only=is_stream)
+        super().__init__(groups, has_columns=True, jobs=hints.jobs, is_decoded=hints.allow_partial)
+        self.has_labels = not is_plain and not {*COUNTING}.isdisjoint(names)
+        total, odd = int(self._starts[-1]), self.odd if self.facts.inside else (0, -1)
+        self.info = replace(
+            info,
+            layout=Layout.STREAM if is_stream else Layout.DOCUMENTS,
+            sequences=int(total > 0) if is_stream else int(self._firsts[-1]),
+            tokens=total,
+            sample_length=None,
+            max_id=self.top,
+            separators=info.separators if is_stream else Separators.TRAILING,
+            nonstandard_masks=None if info.loss_masks or not odd[0] else odd[0],
+            first_nonstandard=-1 if info.loss_masks else odd[1],
+            notes=(*info.notes, *self.facts.notes()),
+            damage=(*info.damage, *damage),
+        )
+
+    def locate(self, position: int) -> ByteOffset:
+        """See `Axis.locate`. Of a row of which IDs are left out, it is the first ID."""
+        check_position(position, self.info.tokens)
+        number = row_at(self._starts, position)
+        group, (rows, first) = self._origin(number)
+        bounds = self._row_bounds(number)
+        row = row_at(bounds, position)
+        is_whole = int(bounds[row + 1] - bounds[row]) == int(rows.sizes[first + row])
+        at, width = rows.byte_of(first + row, position - int(bounds[row]) if is_whole else 0)
+        if at is None:
+            return super().locate(position)
+        detail = "" if is_whole else f"{rows.item} {first + row:,}"
+        return ByteOffset(group.file.path, at, width if is_whole else None, detail)
+
+    def find(self, place: Place, byte: int) -> int | None:
+        found = super().find(place, byte)
+        if found is None:
+            return None
+        number = row_at(self._starts, found)
+        _, (rows, first) = self._origin(number)
+        if (there := rows.row_of(byte)) is None or not 0 <= there[0] - first < self.groups[number].rows:
+            return found
+        bounds, row = self._row_bounds(number), there[0] - first
+        is_whole = int(bounds[row + 1] - bounds[row]) == int(rows.sizes[there[0]])
+        position = int(bounds[row]) + (there[1] if is_whole else 0)
+        return position if position < self.info.tokens else None
+
+    def _origin(self, number: int) -> tuple[RowGroup, tuple[StoredRows, int]]:
+        group = self.groups[number]
+        return group, cast("tuple[StoredRows, int]", group.origin)
+
+    def _row_bounds(self, number: int) -> Offsets:
+        """Return the positions where the rows of a group begin, and the end."""
+        piece = self._piece(number, int(self._starts[number]))
+        bounds = piece.offsets if piece.counts is None else piece.offsets[offsets_of(piece.counts)]
+        return bounds + piece.start
+
+    def close(self) -> None:
+        self._local = threading.local()
+        for rows in self.rows:
+            rows.close()

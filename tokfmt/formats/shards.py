@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -30,7 +29,7 @@ from numpy.typing import NDArray
 from tokfmt.core.annotation import shown
 from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal
 from tokfmt.core.format import Hints, Receipt, Region, Target, WriterTraits
-from tokfmt.core.loss_mask import ALL, IGNORED, LABELS, LOSS_MASK, MASK_OPTION, Flags, which_of
+from tokfmt.core.loss_mask import COUNTING, LABELS, LOSS_MASK, MASK_OPTION
 from tokfmt.core.output import Output
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.reader import Damage, Separators, TokenReader, check_ids, windows
@@ -42,7 +41,7 @@ from tokfmt.files.place import Place
 from tokfmt.files.side_by_side import side_by_side
 from tokfmt.formats.flat import Column, Cut, Extent, FileLayout, FlatFormat, FlatInspection, FlatWriter, Pieces
 from tokfmt.formats.folders import LARGEST, Packed, begin_of, compressor, decoding_limit, digest, inside
-from tokfmt.model.rows import Misfit, Report, differ, differences, first_in_rows, other_value, row_at
+from tokfmt.formats.row_reader import ExtentRows, StoredColumn, StoredRows
 from tokfmt.wording import counted, printable
 
 INDEX = "index.json"
@@ -76,8 +75,7 @@ class Listed:
         size: The decompressed size in bytes.
         count: The number of items.
         about: More that the format needs to find IDs in items. Picklable.
-        beside: The name of each column of labels or of a mask that is read with the IDs, and the same for its values.
-        mask_choice: The option `loss_mask`.
+        beside: The name of each column that is read with the IDs, and the same for its values.
     """
 
     forms: Sequence[Form]
@@ -85,15 +83,11 @@ class Listed:
     count: int
     about: Any = None
     beside: Sequence[tuple[str, Any]] = ()
-    mask_choice: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The content of an index. An invalid entry is a problem; the other attributes are as in `FileLayout`.
-
-    The readable shards have the same columns of labels and masks.
-    """
+    """The content of an index. An invalid entry is a problem; the other attributes are as in `FileLayout`."""
 
     shards: Sequence[Listed | Problem]
     problems: Sequence[Problem] = ()
@@ -123,135 +117,13 @@ class Looked(NamedTuple):
         extent: Its IDs.
         lengths: The number of IDs of each item.
         sections: The sections for `show --raw`.
-        mask: The loss mask of its IDs; None without columns of labels or masks.
+        rows: Its IDs with the columns beside them; None if no column is read.
     """
 
     extent: Extent
     lengths: NDArray[np.uint32]
     sections: list[Section]
-    mask: Extent | None = None
-
-
-class UnequalError(CorruptError):
-    """A column has another number of values for an item than the item has IDs.
-
-    Attributes:
-        every: Yields the error of each such item, from the first on.
-    """
-
-    def __init__(self, first: CorruptError, every: Callable[[], Iterator[CorruptError]]) -> None:
-        super().__init__(first.place, first.what, expected=first.expected, found=first.found, remedy=_WITHOUT_MASK)
-        self.every = every
-
-
-def _unequal(path: Place, item: str, lengths: NDArray[np.uint32], found: Mapping[str, Ids]) -> Iterator[CorruptError]:
-    """Yield the error of each item with another number of values than of IDs, column after column."""
-    for name, column in found.items():
-        counts = column.lengths // column.dtype.itemsize
-        for at in np.flatnonzero(counts != lengths):
-            what, expected, there = f"{item} {at:,} has {name} of another length", int(lengths[at]), int(counts[at])
-            yield CorruptError(path, what, expected=expected, found=there, remedy=_WITHOUT_MASK)
-
-
-class LossMask(File):
-    """A virtual file of the loss mask of one shard: a byte for each ID, 1 if the columns beside it count the ID.
-
-    Args:
-        ids: The IDs.
-        beside: Columns by name, each with a value for each ID: labels are the ID or -100, masks 0 or 1.
-        starts: int64[items + 1], the number of IDs before each item.
-        item: A word for an item.
-        choice: The option `loss_mask`; see `loss_mask.mask_fields`.
-    """
-
-    is_plain = False
-
-    def __init__(
-        self, ids: Extent, beside: Mapping[str, Extent], starts: Offsets, item: str, choice: str | None
-    ) -> None:
-        self.path, self.identity, self._fd = ids.file.path, ids.file.identity, None
-        self.extent, self.beside, self.starts, self.item, self.choice = ids, beside, starts, item, choice
-
-    def __getstate__(self) -> dict[str, object]:
-        return {key: value for key, value in vars(self).items() if key != "_fd"}
-
-    @property
-    def size(self) -> int:
-        return self.extent.tokens
-
-    def to_stored_offset(self, offset: int) -> int | None:  # noqa: ARG002 - several columns make a byte
-        return None
-
-    def from_stored_offset(self, offset: int) -> int | None:  # noqa: ARG002
-        return None
-
-    def read_into(self, offset: int, buffer: memoryview) -> None:
-        """See `File.read_into`.
-
-        Raises:
-            CorruptError: A label is neither the ID of its token nor -100, a mask is neither 0 nor 1, or two columns
-                count other tokens.
-        """
-        out = np.frombuffer(buffer, np.uint8)
-        out[:] = self.counts(offset, len(out), self._raise)
-
-    def _raise(self, misfit: Misfit) -> None:
-        raise self.error(misfit)
-
-    def error(self, misfit: Misfit) -> CorruptError:
-        """Return the error of an item whose columns do not fit."""
-        what, remedy = f"{self.item} {misfit.row:,} {misfit.problem}", misfit.remedy or _WITHOUT_MASK
-        return CorruptError(self.path, what, expected=misfit.expected, found=misfit.found, remedy=remedy)
-
-    def counts(self, offset: int, count: int, report: Report) -> Flags:
-        """Return which of the IDs from `offset` on the columns count.
-
-        Args:
-            offset: The first ID.
-            count: The number of IDs.
-            report: Receives each item that does not fit, once for each problem.
-        """
-        first, stated = row_at(self.starts, offset), dict[str, Flags]()
-        last = int(np.searchsorted(self.starts, offset + count))
-        bounds = np.clip(self.starts[first : last + 1] - offset, 0, count)
-        ids = _integers(self.extent, offset, count)
-        for name, extent in self.beside.items():
-            values = _integers(extent, offset, count)
-            ignored, counted_as = (IGNORED, ids) if name == LABELS else (0, 1)
-            for row, at in first_in_rows(bounds, (values != ignored) & (values != counted_as)):
-                report(other_value(first + row, name, int(ids[at]), int(values[at])))
-            stated[name] = values != ignored
-            if self.choice == "next":
-                stated[name] = self._of_before(extent, offset, stated[name])
-        for one, other, differing in differences(stated) if self.choice != ALL else ():
-            for row, at in first_in_rows(bounds, differing):
-                position = offset + at - int(self.starts[first + row])
-                report(Misfit(first + row, differ(one, other, position), remedy=which_of(stated)))
-        found: Flags = np.all(list(stated.values()), axis=0)
-        return found
-
-    def _of_before(self, extent: Extent, offset: int, counts: Flags) -> Flags:
-        """Return which tokens count if the mask speaks of the ID after its own; the first of an item does not count."""
-        before = _integers(extent, offset - 1, 1) != 0 if offset else np.zeros(1, np.bool_)
-        found = np.concatenate((before, counts[:-1]))
-        starts = self.starts[(self.starts >= offset) & (self.starts < offset + len(counts))] - offset
-        found[starts] = False
-        return found
-
-    def close(self) -> None:
-        """Close the file below."""
-        self.extent.file.close()
-        for extent in self.beside.values():
-            extent.file.close()
-
-
-_WITHOUT_MASK = "--allow-loss loss-mask reads the IDs alone"
-
-
-def _integers(extent: Extent, first: int, count: int) -> NDArray[np.int64]:
-    """Return values of an extent from a position on, as int64."""
-    width = extent.dtype.itemsize
-    return extent.file.array(extent.begin + first * width, count, extent.dtype).astype(np.int64)
+    rows: StoredRows | None = None
 
 
 def loss_masks_of(read: Sequence[str], names: Sequence[object], choice: str | None, item: str) -> str:
@@ -263,6 +135,7 @@ def loss_masks_of(read: Sequence[str], names: Sequence[object], choice: str | No
         choice: The option `loss_mask`.
         item: A word for what has them.
     """
+    read = [name for name in read if name in COUNTING]
     unread = [f'"{LOSS_MASK}": {MASK_OPTION}'] if LOSS_MASK in names and choice is None else []
     listed = [*([", ".join(read)] if read else []), *unread]
     return f"loss masks of its {item}s ({'; '.join(listed)})" if listed else ""
@@ -354,12 +227,7 @@ class ShardInspection(FlatInspection):
         for file in virtual:  # Else the first read would compare them.
             file.hashes = {}
         wrong = list(self._of_items()) if not self.is_fatal else []
-        misfit = False
-        for finding in wrong or super().look(how):
-            misfit = misfit or finding.code == self.format.masked
-            if finding.code != self.format.masked:
-                yield finding
-        yield from self._misfits(read=misfit)
+        yield from wrong or super().look(how)
         for file, stated in zip(virtual, hashes, strict=True):
             file.hashes = stated
         if how.deep or sum(file.identity.size for file in virtual if file.hashes) <= _HASHED:
@@ -368,27 +236,6 @@ class ShardInspection(FlatInspection):
                     file.verify()
                 except FormatError as error:
                     yield Finding.of(self.format.wrong_hash, error)
-
-    def _misfits(self, *, read: bool) -> Iterator[Finding]:
-        """Yield a finding for each item whose labels or masks do not fit its IDs, or contradict each other.
-
-        Args:
-            read: Read the loss masks, as one of them is invalid. Else only lengths are compared.
-        """
-        for problem in self.problems:
-            if isinstance(problem.error, UnequalError):  # It is a finding for the first of these items.
-                yield from (Finding.of(problem.code, error) for error in islice(problem.error.every(), 1, None))
-        for mask in (extent.file for extent in self.layout.masks if read):
-            if isinstance(mask, LossMask):
-                last = -1  # the last item of windows before, which may end in the next one
-                for a, b in windows(0, mask.size):
-                    found = list[Misfit]()
-                    try:
-                        mask.counts(a, b - a, found.append)
-                    except FormatError as error:
-                        yield Finding.of(self.format.masked, error)
-                    yield from (Finding.of(self.format.masked, mask.error(one)) for one in found if one.row > last)
-                    last = max([last, *(one.row for one in found)])
 
     def _of_items(self) -> Iterator[Finding]:
         """Yield a finding for each shard that does not decode, or whose items have other lengths than the index states.
@@ -516,7 +363,7 @@ class ShardFormat(FlatFormat):
     def _laid(self, path: Place, options: Any, hints: Hints, *, few: bool) -> FileLayout:
         folder, listing = self.located(path, options)
         if "loss-mask" in hints.allow_loss:
-            shards = [one if isinstance(one, Problem) else replace(one, beside=()) for one in listing.shards]
+            shards = [one if isinstance(one, Problem) else _unmasked(one) for one in listing.shards]
             listing = replace(listing, shards=shards)
         listed = [form.name for one in listing.shards if isinstance(one, Listed) for form in one.forms]
         own = set(map(str, listed))
@@ -549,10 +396,12 @@ class ShardFormat(FlatFormat):
         if unread := sum(isinstance(look.extent.file, Values) and look.extent.file.few for look in found):
             of = counted(unread, self.shard)
             notes.append(f"of {of}, only what was needed was compared; tokfmt check --deep compares all, and hashes")
+        has_columns = any(look.rows for look in found)
+        rows = [look.rows or _without_columns(look, self.item) for look in found] if has_columns else []
         starts = np.concatenate([np.zeros(1, np.int64), *(look.lengths for look in found)], dtype=np.int64)
         return FileLayout(
             extents=[look.extent for look in found],
-            masks=[look.mask for look in found if look.mask is not None],
+            rows=rows,
             starts=np.cumsum(starts, out=starts),
             separators=Separators.TRAILING,
             problems=[*(look for look in looks if isinstance(look, Problem)), *odd, *listing.problems],
@@ -604,9 +453,8 @@ class ShardFormat(FlatFormat):
             self._check_size(file, one)
             code = self.wrong_items
             known = self.known_lengths(one, file)
-            few = few and known is not None and not form.codec and one.size > _LONG
+            few = few and known is not None and not form.codec and one.size > _LONG and not one.beside
             ids = known or self.find(one, file)
-            code = self.masked
             looked = self._looked(one, file, ids, {} if few else form.hashes, lambda of: self.find(of, file), few=few)
         except UnsupportedError:
             raise
@@ -627,7 +475,7 @@ class ShardFormat(FlatFormat):
         *,
         few: bool = False,
     ) -> Looked:
-        """Return the IDs and the loss mask of a shard.
+        """Return the IDs of a shard, with the columns beside them.
 
         Args:
             one: The entry of the shard in the index.
@@ -636,21 +484,17 @@ class ShardFormat(FlatFormat):
             hashes: The hashes that the first read compares.
             read: Returns what `ids` is for an entry with the `about` of another column.
             few: Few items will be read.
-
-        Raises:
-            CorruptError: An item has another number of labels, or of values of a mask, than of IDs.
         """
         lengths = (ids.lengths // ids.dtype.itemsize).astype(np.uint32)  # a shard's offsets are u32
         extent = _extent(file, ids, partial(self.find, one), hashes, few=few)
-        columns = {name: replace(one, about=about) for name, about in one.beside}
-        found = {name: read(of) for name, of in columns.items()}
-        unequal = partial(_unequal, file.path, self.item, lengths, found)
-        for error in unequal():
-            raise UnequalError(error, unequal)
-        beside = {name: _extent(file, found[name], partial(self.find, of), {}, few=few) for name, of in columns.items()}
-        mask_file = LossMask(extent, beside, offsets_of(lengths), self.item, one.mask_choice)
-        mask = Extent(mask_file, 0, extent.tokens, np.dtype(np.uint8)) if beside else None
-        return Looked(extent, lengths, [], mask)
+        beside = dict[str, StoredColumn]()
+        for name, about in one.beside:
+            of = replace(one, about=about)
+            column = read(of)
+            bounds = offsets_of(column.lengths // column.dtype.itemsize)
+            beside[name] = StoredColumn(_extent(file, column, partial(self.find, of), {}), bounds)
+        rows = ExtentRows(StoredColumn(extent, offsets_of(lengths)), beside, self.item) if beside else None
+        return Looked(extent, lengths, [], rows)
 
     def _check_size(self, file: File, one: Listed) -> None:
         if file.size != one.size:
@@ -695,6 +539,16 @@ class ShardFormat(FlatFormat):
             what = f"the IDs of {self.item} {first + int(wrong[0]):,} end inside an ID of {ids.dtype.itemsize} bytes"
             raise CorruptError(file.path, what, offset=int(ids.byte_offsets[wrong[0]]))
         return ids
+
+
+def _unmasked(one: Listed) -> Listed:
+    """Return a shard without its labels and masks; labels stay if they may show padding."""
+    others = [each for each in one.beside if each[0] not in COUNTING]
+    return replace(one, beside=[*others, *(each for each in one.beside if others and each[0] == LABELS)])
+
+
+def _without_columns(look: Looked, item: str) -> StoredRows:
+    return ExtentRows(StoredColumn(look.extent, offsets_of(look.lengths)), {}, item)
 
 
 def _missing(path: Place, spare: Sequence[Place]) -> CorruptError:

@@ -40,7 +40,7 @@ position 0), MaxText and seqio (segmentations and positions of `inputs`), Megatr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,10 +59,12 @@ from tokfmt.core.loss_mask import (
     STARTS,
     TARGET,
     Flags,
+    mask_fields,
     which_of,
 )
 from tokfmt.core.padding import Contradictions, contradictions
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
+from tokfmt.files.place import Place
 from tokfmt.wording import counted
 
 OTHER = 8
@@ -76,6 +78,24 @@ DIVIDING = (*SEGMENTS, *ALL_POSITIONS, LENGTHS, STARTS)
 """Names of columns that divide rows. Numbers above 1 in `attention_mask` do so as well."""
 ROLES = (*COUNTING, ATTENTION, *DIVIDING)
 """Names of all columns that are read beside the IDs of rows, but for other lists of IDs."""
+
+
+def columns_to_read(path: Place, there: Sequence[str], choice: str | None) -> tuple[str, ...]:
+    """Return which columns beside IDs are read.
+
+    Args:
+        path: The file, for the error.
+        there: The names of all columns that may be read.
+        choice: The option `loss_mask`; see `loss_mask.mask_fields`.
+
+    Raises:
+        UnsupportedError: The column that is chosen is not there.
+    """
+    masks = mask_fields(path, there, choice)
+    if {LOSS_MASK, STARTS} <= {*there} and choice is None:  # packed rows of Megatron-Bridge
+        masks = (*masks, LOSS_MASK)
+    others = (ATTENTION, *(name for name in DIVIDING if name != STARTS or LOSS_MASK in masks))
+    return (*masks, *(name for name in others if name in there))
 
 
 class Column(NamedTuple):

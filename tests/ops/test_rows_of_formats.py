@@ -1,0 +1,169 @@
+"""The same rows with the same columns, in each format of rows, are the documents, marks and notes of plain lists."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
+import pytest
+from model.rows_oracle import MASKS, read
+from shards_by_hand import litdata_of, mds_of
+
+import tokfmt
+from tokfmt.errors import FormatError
+
+
+def parquet(path, columns):
+    pq.write_table(pa.table(columns), path / "x.parquet", row_group_size=2)
+    return path / "x.parquet"
+
+
+def arrow(path, columns):
+    feather.write_feather(pa.table(columns), path / "x.arrow", chunksize=2)
+    return path / "x.arrow"
+
+
+def jsonl(path, columns):
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    (path / "x.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return path / "x.jsonl"
+
+
+def mds(path, columns):
+    (path / "x").mkdir()
+    mds_of(path / "x", columns)
+    return path / "x"
+
+
+def litdata(path, columns):
+    (path / "x").mkdir()
+    litdata_of(path / "x", columns)
+    return path / "x"
+
+
+FORMATS = [parquet, arrow, jsonl, mds, litdata]
+IDS = [[11, 12, 13, 3, 21, 22, 0, 0], [31, 32, 33, 34, 35, 36, 37, 3], [41, 3, 51, 52, 3, 0, 0, 0]]
+LABELS = [[-100, -100, 13, 3, -100, 22, -100, -100], [-100] * 4 + [35, 36, 37, 3], [-100, 3, -100, 52, 3] + [-100] * 3]
+COUNTS = [[int(label != -100) for label in row] for row in LABELS]
+ATTENTION = [[1] * 6 + [0] * 2, [1] * 8, [1] * 5 + [0] * 3]
+NUMBERED = [[1] * 4 + [2] * 2 + [0] * 2, [1] * 8, [1] * 2 + [2] * 3 + [0] * 3]
+LEFT = [[7, 7, 1, 2, 3], [7, 4, 5, 6, 3]]
+CASES = {
+    "padding": {"attention_mask": ATTENTION},
+    "padding and labels": {"attention_mask": ATTENTION, "labels": LABELS},
+    "padding and a mask": {"attention_mask": ATTENTION, "completion_mask": COUNTS},
+    "padding at the left": {"input_ids": LEFT, "attention_mask": [[0, 0, 1, 1, 1], [0, 1, 1, 1, 1]]},
+    "numbers": {"attention_mask": NUMBERED, "labels": LABELS},
+    "segments": {"inputs_segmentation": NUMBERED},
+    "positions": {
+        "position_ids": [[0, 1, 2, 3, 0, 1, 0, 0], [*range(8)], [0, 1, 0, 1, 2, 0, 0, 0]],
+        "labels": LABELS,
+    },
+    "positions and padding": {
+        "position_ids": [[0, 1, 2, 3, 0, 1, 0, 0], [*range(8)], [0, 1, 0, 1, 2, 0, 0, 0]],
+        "attention_mask": ATTENTION,
+    },
+    "lengths": {"seq_lengths": [[4, 4], [8], [2, 3, 3]]},
+    "lengths and padding": {"seq_lengths": [[4, 2], [8], [2, 3]], "attention_mask": ATTENTION},
+}
+
+
+def expected_of(columns):
+    """Return the documents, their labels, and what is left out, by the oracle of plain lists."""
+    found, facts = [], dict.fromkeys(("padding", "ended", "fill", "inside", "divided"), 0)
+    beside = [name for name in columns if name != "input_ids"]
+    for k, ids in enumerate(columns["input_ids"]):
+        documents, left = read(ids, {name: columns[name][k] for name in beside})
+        found += documents
+        facts = {name: facts[name] + left[name] for name in facts}
+    return found, facts
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("write", FORMATS)
+def test_rows_mean_the_same_in_every_format(write, case, tmp_path):
+    columns = {"input_ids": IDS, **CASES[case]}
+    documents, facts = expected_of(columns)
+    source = write(tmp_path, columns)
+    with tokfmt.open(source, eos="none") as dataset:
+        assert dataset[:].tolist() == [[token for token, _ in row] for row in documents]
+    tokfmt.convert(source, tmp_path / "out.parquet", eos="none", verify=True)
+    out = pq.read_table(tmp_path / "out.parquet").to_pydict()
+    assert out["input_ids"] == [[token for token, _ in row] for row in documents]
+    if not {"labels", *MASKS}.isdisjoint(columns):
+        assert out["labels"] == [[token if counts else -100 for token, counts in row] for row in documents]
+    (verdict,) = tokfmt.check(source, deep=True)
+    assert not [finding for finding in verdict.findings if finding.severity == "error"]
+    if write is not jsonl:  # it does not read all records at its opening
+        left = {"padding": "at the ends of documents", "ended": "at the ends of rows", "divided": "hold several"}
+        for name, words in left.items():
+            number = "1 row" if (name, facts[name]) == ("divided", 1) else f"{facts[name]} "
+            assert any(note.startswith(number) and words in note for note in dataset.notes) == bool(facts[name])
+        assert tokfmt.info(source).padding == facts["padding"] + facts["ended"] + facts["fill"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"labels": [[1, 2], [3]]}, "labels of another length"),
+        ({"position_ids": [[0, 1], [1, 1]]}, "position_ids that neither go on"),
+        ({"seq_lengths": [[2], [3]]}, "seq_lengths that are not those"),
+        ({"labels": [[1, 2], [-100, 4]], "completion_mask": [[1, 1], [1, 1]]}, "that differ"),
+    ],
+)
+@pytest.mark.parametrize("write", FORMATS)
+def test_a_contradiction_is_a_finding_of_each_row_and_the_error_of_a_reader(write, columns, words, tmp_path):
+    ids = [[1, 2], [3, 4]]
+    source = write(tmp_path, {"input_ids": [*ids, *ids], **{name: rows * 2 for name, rows in columns.items()}})
+    (verdict,) = tokfmt.check(source, deep=True)
+    assert sum(words in finding.message for finding in verdict.findings) == 2
+    with pytest.raises(FormatError, match=words):
+        tokfmt.convert(source, tmp_path / "out.parquet", eos="none")
+
+
+@pytest.mark.parametrize("write", [mds, litdata])
+def test_ids_of_shards_are_found_by_their_bytes_and_those_of_shortened_rows_by_their_row(write, tmp_path):
+    source = write(tmp_path, {"input_ids": [[5, 6, 7], [8, 9]], "attention_mask": [[1, 1, 1], [0, 1]]})
+    raw = next(file for file in source.iterdir() if file.name != "index.json").read_bytes()
+    with tokfmt.open(source, eos="none") as dataset:
+        places = [dataset.reader.locate(position) for position in range(4)]
+        assert [raw[place.offset] for place in places] == [5, 6, 7, 8]
+        assert [place.width for place in places] == [8, 8, 8, None]
+        assert [dataset.reader.find(place.path, place.offset) for place in places] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("write", [mds, litdata])
+def test_shards_without_their_labels_still_lose_their_padding(write, tmp_path):
+    labels = [[-100, 2, -100], [4]]  # the second one has another length than its IDs
+    columns = {"input_ids": [[1, 2, 0], [4, 5, 0]], "attention_mask": [[1, 1, 0]] * 2, "labels": labels}
+    source = write(tmp_path, columns)
+    done = tokfmt.convert(source, tmp_path / "again", to_format="litdata", eos="none", allow_loss="loss-mask")
+    assert done.losses.keys() == {"loss-mask"}
+    with tokfmt.open(tmp_path / "again", eos="none") as dataset:
+        assert dataset[:].tolist() == [[1, 2], [4, 5]]
+
+
+def test_a_shard_without_a_column_has_rows_without_it(tmp_path):
+    both = tmp_path / "x"
+    both.mkdir()
+    shards = []
+    for number, columns in enumerate(({"input_ids": [[1, 0]], "attention_mask": [[1, 0]]}, {"input_ids": [[2, 0]]})):
+        mds_of(both, columns)
+        (shard,) = json.loads((both / "index.json").read_text())["shards"]
+        name = f"shard.{number + 5:05d}.mds"
+        (both / "shard.00000.mds").rename(both / name)
+        shards.append({**shard, "raw_data": {**shard["raw_data"], "basename": name}})
+    (both / "index.json").write_text(json.dumps({"version": 2, "shards": shards}))
+    with tokfmt.open(both, eos="none") as dataset:
+        assert dataset[:].tolist() == [[1], [2, 0]]
+        assert any(note.startswith("1 row of 2 have no attention_mask") for note in dataset.notes)
+
+
+def test_what_can_be_read_of_damaged_rows_is_kept(tmp_path):
+    size = 1 << 17
+    ids = [[k] * size for k in range(4)]
+    labels = [*ids[:2], ids[2][:-1], ids[3]]  # the third sample, of the second group, does not fit
+    source = litdata(tmp_path, {"input_ids": ids, "labels": labels})
+    done = tokfmt.convert(source, tmp_path / "out.parquet", eos="none", allow_partial=True)
+    assert pq.read_table(tmp_path / "out.parquet")["input_ids"].to_pylist() == ids[:2]
+    assert done.tokens == 2 * size
