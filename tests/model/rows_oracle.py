@@ -3,6 +3,7 @@
 import itertools
 
 MASKS = ("completion_mask", "assistant_masks", "loss_mask")
+COUNTING = (*MASKS, "completion")
 SEGMENTS = ("inputs_segmentation", "inputs_segment_ids", "segment_ids")
 POSITIONS = ("position_ids", "inputs_position", "inputs_positions")
 
@@ -42,7 +43,21 @@ def begins_by(name, values, content, size):
     return found
 
 
-def read(ids, columns, choice=None, eos_id=None, *, is_own=False):
+def is_labels(ids, targets, excluded, bounds):
+    """Return whether targets are the IDs, or the next ID for each, in all content."""
+    content = {k for k in range(len(ids)) if not excluded[k]}
+    if all(targets[k] == ids[k] for k in content):
+        return True
+    for start, stop in bounds:
+        for k in content & {*range(start, stop)}:
+            following = ids[k + 1] if k + 1 < len(ids) else None
+            is_inner = k + 1 < stop and k + 1 in content
+            if targets[k] != following and (is_inner or targets[k] not in {0, -100}):
+                return False
+    return True
+
+
+def read(ids, columns, choice=None, eos_id=None, *, is_own=False, pairs=False):
     """Return the documents of a row as (ID, whether it counts) lists, and the numbers of what was left out.
 
     Args:
@@ -51,7 +66,16 @@ def read(ids, columns, choice=None, eos_id=None, *, is_own=False):
         choice: The option: "next", "all" or None.
         eos_id: The separator, if it is known.
         is_own: tokfmt wrote the row.
+        pairs: `targets` are completions.
     """
+    second = "completion" if "completion" in columns else "targets" if pairs and "targets" in columns else None
+    if second is not None:
+        columns = dict(columns)
+        values = columns.pop(second)
+        columns["completion"] = None if values is None else [0] * len(ids) + [1] * len(values)
+        if any(value < 0 for value in values or []):
+            raise ContradictionError(second)
+        ids = [*ids, *(values or [])]
     there = {name: values for name, values in columns.items() if values is not None}
     for name, values in there.items():
         if name not in ("seq_lengths", "seq_start_id") and len(values) != len(ids):
@@ -84,7 +108,7 @@ def read(ids, columns, choice=None, eos_id=None, *, is_own=False):
         ended = {k for k in range(run, size) if not excluded[k]} if run else set()
 
     stated = {}
-    for name in ("labels", *MASKS):
+    for name in ("labels", *COUNTING):
         if name in there:
             own = [value != (-100 if name == "labels" else 0) for value in there[name]]
             if name == "loss_mask" and (choice == "next" or "seq_start_id" in columns):
@@ -92,7 +116,13 @@ def read(ids, columns, choice=None, eos_id=None, *, is_own=False):
                 own = [k not in firsts and own[k - 1] for k in range(size)]
             stated[name] = own
     every = [all(own[k] for own in stated.values()) for k in range(size)]
-    has_marks = any(name in columns for name in ("labels", *MASKS))
+    has_marks = any(name in columns for name in ("labels", *COUNTING))
+    if "targets" in there:
+        if not is_labels(ids, there["targets"], excluded, bounds):
+            raise ContradictionError("targets")
+        inner = [k for a, b in bounds for k in range(a, b - 1) if not excluded[k] and not excluded[k + 1]]
+        if any(there.get("targets_segmentation", [1] * size)[k] == 0 for k in inner):
+            raise ContradictionError("targets_segmentation")
 
     documents, left = [], {"padding": 0, "ended": len(ended), "fill": 0, "inside": 0}
     for start, stop in bounds:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from model.rows_oracle import ContradictionError, read
 
 from tokfmt.core.ragged import offsets_of
-from tokfmt.model.rows import TARGET, Column, Reading, with_columns
+from tokfmt.model.rows import TARGET, Column, Reading, are_pairs, with_columns
 
 PER_TOKEN = {
     "labels": st.sampled_from([-100, 1]), "completion_mask": st.sampled_from([0, 1, 1]), "loss_mask": st.integers(0, 1),
@@ -15,6 +15,7 @@ PER_TOKEN = {
     "position_ids": st.sampled_from([0, 1, 2, 3, 9]),
 }  # fmt: skip
 PER_DOCUMENT = ("seq_lengths", "seq_start_id")
+SECOND = ("completion", "targets", "targets_segmentation")
 
 
 @st.composite
@@ -38,6 +39,10 @@ def documents(draw):
     ids += [0] * trailing
     for name in PER_TOKEN:
         columns[name] += [-100 if name == "labels" else 0] * trailing
+    segments = columns["inputs_segmentation"]
+    columns["targets"] = draw(st.sampled_from([ids, [*ids[1:], draw(st.sampled_from([0, 3]))]]))
+    columns["targets_segmentation"] = [*segments[1:], 0]
+    columns["completion"] = draw(st.lists(st.integers(0, 2), max_size=3))
     return ids, columns
 
 
@@ -52,21 +57,24 @@ def noise(draw):
         for name, values in PER_TOKEN.items()
     }
     columns["labels"] = [label if label < 0 else one for label, one in zip(columns["labels"], [*ids, 1], strict=False)]
-    for name in PER_DOCUMENT:
-        columns[name] = draw(st.lists(st.integers(0, 4), max_size=3))
+    for name in (*PER_DOCUMENT, "completion"):
+        columns[name] = draw(st.lists(st.integers(-1 if name == "completion" else 0, 4), max_size=3))
+    for name in ("targets", "targets_segmentation"):
+        columns[name] = draw(st.lists(st.integers(0, 2), min_size=size + longer, max_size=size + longer))
     return ids, columns
 
 
 @st.composite
 def datasets(draw):
     rows = draw(st.lists(documents() | documents() | noise(), min_size=1, max_size=5))
-    names = draw(st.lists(st.sampled_from([*PER_TOKEN, *PER_DOCUMENT]), unique=True, max_size=4))
+    names = draw(st.lists(st.sampled_from([*PER_TOKEN, *PER_DOCUMENT, *SECOND]), unique=True, max_size=4))
     lacking = st.sampled_from([False] * 9 + [True])
     kept = [(ids, {name: None if draw(lacking) else columns[name] for name in names}) for ids, columns in rows]
     how = Reading(
         draw(st.sampled_from([None, None, "all", "next"])),
         is_own=draw(st.booleans()),
         eos_id=draw(st.sampled_from([None, 0, 1])),
+        pairs=draw(st.booleans()),
     )
     return kept, names, how
 
@@ -87,7 +95,7 @@ def test_any_rows_are_read_as_lists_say(dataset):
     expected, wrong, facts = [], set(), {"padding": 0, "ended": 0, "fill": 0, "inside": 0, "divided": 0}
     for number, (ids, columns) in enumerate(rows):
         try:
-            read_, left = read(ids, columns, how.choice, how.eos_id, is_own=how.is_own)
+            read_, left = read(ids, columns, how.choice, how.eos_id, is_own=how.is_own, pairs=how.pairs)
         except ContradictionError:
             wrong.add(number)
             continue
@@ -110,3 +118,21 @@ def test_any_rows_are_read_as_lists_say(dataset):
     assert {name: getattr(found.facts, name) for name in facts} == facts
     lacking = {name: sum(columns[name] is None for _, columns in rows) for name in names}
     assert found.facts.lacking == {name: count for name, count in lacking.items() if count}
+
+
+def test_the_label_after_a_row_is_not_the_first_id_of_the_next_row():
+    columns = {"targets": Column(np.array([2, 3, 4, 0]), offsets_of([2, 2]))}
+    reported = []
+    with_columns(np.array([1, 2, 3, 4], np.uint32), offsets_of([2, 2]), columns, Reading(), reported.append)
+    assert [misfit.row for misfit in reported] == [0]
+
+
+def test_targets_are_labels_if_names_or_the_first_rows_say_so():
+    rows = [([1, 2, 3], [2, 3, 0]), ([7], [8]), ([], []), ([4, 5], [4, 5])]
+    rows = [tuple(map(np.array, row)) for row in rows]
+    assert not are_pairs(["targets"], rows)
+    assert are_pairs(["targets"], [*rows, (np.array([1, 2]), np.array([3, 4]))])
+    assert are_pairs(["targets"], rows[1:3])
+    for name in ("inputs_segmentation", "inputs_position", "targets_segmentation"):
+        assert not are_pairs(["targets", name], [(np.array([1, 2]), np.array([3, 4]))])
+    assert not are_pairs(["labels"], rows)

@@ -12,6 +12,8 @@ states no rule of its own.
     positions   position_ids, inputs_position, …            per ID: from 0      where documents begin
     lengths     seq_lengths                                 per document        where documents begin
     starts      seq_start_id                                per document        where documents begin
+    completion  completion; targets of pairs                IDs                 the IDs behind those of a prompt
+    targets     targets beside inputs, targets_segmentation per ID: an ID       nothing: its labels
 
     what is there                                           what it means
     attention or segments of 0 at the ends of a document    padding: it is left out
@@ -27,6 +29,12 @@ states no rule of its own.
     lengths that are not those of a row, or of what         a contradiction
       attention and segments leave of it
     labels and masks that count different IDs               a contradiction, unless an option chooses one or all
+    a completion behind its prompt                          one document, of which the completion counts in the loss
+    targets of inputs with segments or positions, or        the labels of inputs (MaxText); the last one of a document
+      of rows that are all inputs, or these moved by one      is padding, or the next ID of the row
+    other targets of inputs                                 completions (seqio)
+    targets that are the labels of inputs in the first      a contradiction
+      rows, and hold other IDs in a later one
     no value (absent, NULL) of a column in a row            as a row without that column: every ID counts, is content,
                                                             and belongs to one document
     a first ID of a document                                is no label of the ID before it
@@ -35,12 +43,13 @@ states no rule of its own.
 A row whose columns contradict each other, or do not fit its IDs, is reported with its number: a reader raises an error
 for the first one, and a check lists all of them. Sources: transformers (labels, attention_mask, position_ids), TRL
 (completion_mask, assistant_masks, seq_lengths), axolotl and LLaMA-Factory (numbers in attention_mask, PoSE, padding of
-position 0), MaxText and seqio (segmentations and positions of `inputs`), Megatron-Bridge (seq_start_id, fill).
+position 0), MaxText (segmentations and positions of `inputs`, of which `targets` are the labels), seqio (names of
+segments; `PrefixLMFeatureConverter`, `loss_on_targets_only`), Megatron-Bridge (seq_start_id, fill).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,6 +76,7 @@ from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.files.place import Place
 from tokfmt.wording import counted
 
+_LARGEST = (1 << 32) - 1
 OTHER = 8
 """The bit of `IdRows.marks` of a token whose label is another ID."""
 
@@ -76,17 +86,21 @@ ALL_POSITIONS = (POSITIONS, "inputs_position", "inputs_positions")
 """Names of positions: of Hugging Face, of MaxText, of seqio."""
 DIVIDING = (*SEGMENTS, *ALL_POSITIONS, LENGTHS, STARTS)
 """Names of columns that divide rows. Numbers above 1 in `attention_mask` do so as well."""
-ROLES = (*COUNTING, ATTENTION, *DIVIDING)
-"""Names of all columns that are read beside the IDs of rows, but for other lists of IDs."""
+COMPLETION, TARGETS, TARGET_SEGMENTS = "completion", "targets", "targets_segmentation"
+SECOND = {"prompt": COMPLETION, "inputs": TARGETS}
+"""The name of the second list of IDs, by that of the first one."""
+ROLES = (*COUNTING, ATTENTION, *DIVIDING, COMPLETION, TARGETS, TARGET_SEGMENTS)
+"""Names of all columns that are read beside the IDs of rows."""
 
 
-def columns_to_read(path: Place, there: Sequence[str], choice: str | None) -> tuple[str, ...]:
+def columns_to_read(path: Place, there: Sequence[str], choice: str | None, first: str = "") -> tuple[str, ...]:
     """Return which columns beside IDs are read.
 
     Args:
         path: The file, for the error.
         there: The names of all columns that may be read.
         choice: The option `loss_mask`; see `loss_mask.mask_fields`.
+        first: The name of the column of IDs, of which a second one may be the completion or the labels.
 
     Raises:
         UnsupportedError: The column that is chosen is not there.
@@ -95,7 +109,30 @@ def columns_to_read(path: Place, there: Sequence[str], choice: str | None) -> tu
     if {LOSS_MASK, STARTS} <= {*there} and choice is None:  # packed rows of Megatron-Bridge
         masks = (*masks, LOSS_MASK)
     others = (ATTENTION, *(name for name in DIVIDING if name != STARTS or LOSS_MASK in masks))
-    return (*masks, *(name for name in others if name in there))
+    second = SECOND.get(first, "")
+    also = (second, TARGET_SEGMENTS) if second == TARGETS else (second,)
+    return (*masks, *(name for name in (*others, *also) if name in there))
+
+
+def are_pairs(names: Collection[str], rows: Iterable[tuple[NDArray[Any], NDArray[Any]]]) -> bool:
+    """Return whether `targets` are completions; see the table of this module.
+
+    Args:
+        names: The names of the columns beside the IDs.
+        rows: The IDs of the first rows, and the targets of each.
+    """
+    if TARGETS not in names or not {*SEGMENTS, *ALL_POSITIONS, TARGET_SEGMENTS}.isdisjoint(names):
+        return False
+    long = [(ids, targets) for ids, targets in rows if len(ids) > 1 or len(targets) > 1]
+    return not long or not all(
+        len(ids) == len(targets) and (np.array_equal(ids, targets) or np.array_equal(ids[1:], targets[:-1]))
+        for ids, targets in long
+    )
+
+
+def states_loss(names: Collection[str], how: Reading) -> bool:
+    """Return whether columns state which IDs count in the loss."""
+    return not {*COUNTING, COMPLETION}.isdisjoint(names) or (how.pairs and TARGETS in names)
 
 
 class Column(NamedTuple):
@@ -244,6 +281,7 @@ class Reading(NamedTuple):
         compares: Masks are compared with the padding, for `IdRows.against`.
         is_own: tokfmt wrote the rows, so that nothing has to be taken for padding or fill.
         eos_id: The separator, if it is known; only its repetitions are fill.
+        pairs: `targets` are completions; see `are_pairs`.
     """
 
     choice: str | None = None
@@ -251,6 +289,7 @@ class Reading(NamedTuple):
     compares: bool = False
     is_own: bool = False
     eos_id: int | None = None
+    pairs: bool = False
 
 
 class _Rows(NamedTuple):
@@ -297,6 +336,7 @@ def with_columns(
     """
     if not columns:
         return IdRows(tokens, offsets, facts=RowFacts(len(offsets) - 1))
+    tokens, offsets, columns = _completed(tokens, offsets, columns, how, report)
     rows, columns = _of_equal_length(tokens, offsets, columns, report)
     excluded = _excluded(rows, report)
     begins, jumps = _begins(rows, columns, excluded, report)
@@ -314,6 +354,7 @@ def with_columns(
     kept = _kept(starts, excluded | ended | fill)
     inside, documents = excluded & kept, np.flatnonzero(_first_of_each(starts, kept))
     _report_other_flags(rows, kept, report)
+    _report_other_targets(rows, starts, excluded, report)
     if how.choice != ALL:
         _report_differences(rows, stated, kept, report)
     of_rows = np.diff(np.searchsorted(documents, rows.offsets))
@@ -382,6 +423,25 @@ def _flags(size: int, places: NDArray[np.int64]) -> Flags:
     return found
 
 
+def _completed(
+    tokens: Tokens, offsets: Offsets, columns: Mapping[str, Column], how: Reading, report: Report
+) -> tuple[Tokens, Offsets, Mapping[str, Column]]:
+    """Return prompts with their completions behind them, with a mask of these in place of the column."""
+    name = COMPLETION if COMPLETION in columns else TARGETS
+    if name not in columns or (name == TARGETS and not how.pairs):
+        return tokens, offsets, columns
+    second = columns[name]
+    for row, at in first_in_rows(second.offsets, (second.values < 0) | (second.values > _LARGEST)):
+        report(Misfit(row, f"has a number in {name} that is no ID", f"0 to {_LARGEST:,}", int(second.values[at])))
+    sizes = np.stack([np.diff(offsets), np.diff(second.offsets)], axis=1)
+    bounds = offsets_of(sizes.sum(axis=1))
+    behind = np.repeat(np.tile(np.array([0, 1], np.uint8), len(sizes)), sizes.ravel())
+    joined = np.empty(len(behind), np.uint32)
+    joined[behind == 0], joined[behind == 1] = tokens, second.values
+    others = {key: column for key, column in columns.items() if key != name}
+    return joined, bounds, {**others, COMPLETION: Column(behind, bounds, second.there)}
+
+
 def _of_equal_length(
     tokens: Tokens, offsets: Offsets, columns: Mapping[str, Column], report: Report
 ) -> tuple[_Rows, dict[str, Column]]:
@@ -417,7 +477,7 @@ def _of_equal_length(
 
 def _value_of_nothing(name: str, tokens: Tokens, offsets: Offsets) -> NDArray[np.int64]:
     """Return the values that mean the same as none: every ID counts, is content, and belongs to one document."""
-    if name == LABELS:
+    if name in (LABELS, TARGETS):
         return tokens.astype(np.int64)
     if name in ALL_POSITIONS:
         return np.arange(len(tokens)) - np.repeat(offsets[:-1], np.diff(offsets))
@@ -601,7 +661,7 @@ def _stated(rows: _Rows, starts: Flags, shifted: Collection[str]) -> dict[str, F
         shifted: The columns that speak of the next ID.
     """
     found = {}
-    for name in COUNTING:
+    for name in (*COUNTING, COMPLETION):
         if name in rows.values:
             counts = rows.values[name] != (IGNORED if name == LABELS else 0)
             found[name] = np.append(False, counts)[:-1] & ~starts if name in shifted else counts
@@ -652,6 +712,27 @@ def _report_other_flags(rows: _Rows, kept: Flags, report: Report) -> None:
         if name in rows.values:
             for row, at in first_in_rows(rows.offsets, kept & (rows.values[name] != 0) & (rows.values[name] != 1)):
                 report(other_value(row, name, int(rows.tokens[at]), int(rows.values[name][at])))
+
+
+def _report_other_targets(rows: _Rows, starts: Flags, excluded: Flags, report: Report) -> None:
+    """Report rows with targets that are neither their IDs, nor these moved by one inside of documents."""
+    if TARGETS not in rows.values:
+        return
+    targets, content = rows.values[TARGETS], ~excluded
+    is_last, following = rows.opens, np.append(rows.tokens[1:], 0)
+    is_last = np.append(is_last[1:], True)[: len(is_last)]  # in its row
+    inner = content & np.append(content[1:] & ~starts[1:], False)[: len(content)]
+    moved = (targets == following) & ~is_last
+    closing = moved | (targets == 0) | (targets == IGNORED)
+    other = np.where(inner, ~moved, content & ~closing)
+    differs = np.diff(offsets_of(content & (targets != rows.tokens))[rows.offsets]) > 0
+    for row, at in first_in_rows(rows.offsets, other & np.repeat(differs, rows.sizes)):
+        place = at - int(rows.offsets[row])
+        problem = f"has {TARGETS} that are not its IDs, nor these moved by one: at its token {place:,}"
+        report(Misfit(row, problem, int(rows.tokens[at] if is_last[at] else following[at]), int(targets[at])))
+    if TARGET_SEGMENTS in rows.values:
+        for row, _ in first_in_rows(rows.offsets, inner & (rows.values[TARGET_SEGMENTS] == 0)):
+            report(Misfit(row, f"has {TARGET_SEGMENTS} of 0 inside of a document"))
 
 
 def _report_differences(rows: _Rows, stated: Mapping[str, Flags], kept: Flags, report: Report) -> None:
