@@ -559,6 +559,14 @@ def arrow_of(**columns):
     return make
 
 
+def npz_of(**arrays):
+    def make(tmp):
+        np.savez(tmp / "x.npz", **arrays)
+        return tmp / "x.npz", {}
+
+    return make
+
+
 COLUMNS, HUGE_PAGE = "parquet/int32.parquet", b"\x82\x80\x80\x80\x02"  # 2^28 + 1 bytes
 
 
@@ -611,6 +619,7 @@ CASES = {
     "TF685": arrow_of(input_ids=[[1, 2]], loss_mask=[[1, 1]], seq_start_id=[[1]]),
     "TF687": upstream("parquet/save_to_disk", lambda path: (path / "state.json").write_text(
         '{"_data_files": [{"filename": "../x.arrow"}]}')),
+    "TF797": npz_of(input_ids=[[1, 2]], labels=[[1, 3]]),
     "TF781": upstream(CACHE, ledger(is_finished=False)),
     "TF782": upstream(CACHE, lambda path: shutil.rmtree(path / "part-00001-of-00005")),
     "TF783": upstream(CACHE, ledger(total_num_rows=29)),

@@ -52,13 +52,14 @@ class Header(NamedTuple):
     begin: int
 
 
-def header_of(file: Bytes, begin: int = 0, size: int | None = None) -> Header:
+def header_of(file: Bytes, begin: int = 0, size: int | None = None, *, flags: bool = False) -> Header:
     """Parse the header of a `.npy` file, or of a member of a zip that is stored as it is.
 
     Args:
         file: The file.
         begin: Byte offset of its magic number.
         size: Bytes of the array with its header; None: the file from there to its end.
+        flags: The array may hold booleans, which are bytes of 0 or 1.
 
     Raises:
         FormatError: It is damaged, or does not describe one or two dimensions of integers.
@@ -94,6 +95,7 @@ def header_of(file: Bytes, begin: int = 0, size: int | None = None) -> Header:
     if re.fullmatch(r"[|=<>]?O\d*", descr):
         remedy = f"{_AGAIN} (Megatron-Bridge: as packed Parquet, which tokfmt reads)"
         raise UnsafeError(file.path, "holds pickled objects, which can run code when they are loaded", remedy=remedy)
+    descr = "|u1" if flags and descr == "|b1" else descr
     kind = re.fullmatch(r"[|=<>]?([iu])([1248])", descr)
     if not kind or not 1 <= len(shape) <= 2 or min(shape) < 0:
         expected, found = "integers in one or two dimensions", f"{shown(descr)} of shape {shown(values['shape'])}"

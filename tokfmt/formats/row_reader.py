@@ -37,7 +37,7 @@ from tokfmt.core.reader import (
     check_position,
     largest_id,
 )
-from tokfmt.errors import NO_DAMAGE, ConversionError, CorruptError, FormatError
+from tokfmt.errors import NO_DAMAGE, ConversionError, CorruptError, FormatError, TokfmtError
 from tokfmt.files.file import File
 from tokfmt.files.place import Place
 from tokfmt.model.rows import (
@@ -412,7 +412,7 @@ class RowsReader(TokenReader):
         """See `TokenReader.begins`."""
         return np.concatenate([np.empty(0, np.bool_), *self._window(start, stop, "begins")])
 
-    def _other_label(self, places: NDArray[np.int64]) -> ConversionError:
+    def _other_label(self, places: NDArray[np.int64]) -> TokfmtError:
         """Return the error for tokens whose labels are other IDs: of the first that is not the first of its row."""
         low = max(int(places[0]) - 1, 0)
         labels = np.append(IGNORED, self.labels(low, int(places[-1])))[places - low]
@@ -575,7 +575,7 @@ class Decoder:
             rows: The rows of a file.
             first: The first row.
             last: The row after the last one.
-            report: Receives the error of each row that does not fit.
+            report: Receives the error of each row that does not fit, and of each one with labels that are other IDs.
 
         Raises:
             CorruptError: A row does not fit, without `report`.
@@ -588,9 +588,8 @@ class Decoder:
         columns = {name: there.get(name, absent) for name in rows.names}
         if self.is_plain:
             keep = {name: column for name, column in columns.items() if name not in COUNTING}
-            if (
-                labels := columns.get(LABELS)
-            ) is not None and keep:  # Where they do not fit, they are as good as absent.
+            if keep and (labels := columns.get(LABELS)) is not None:
+                # Where they do not fit, they are as good as absent.
                 fits = np.diff(labels.offsets) == sizes
                 keep[LABELS] = labels._replace(there=fits if labels.there is None else fits & labels.there)
             columns = keep
@@ -605,7 +604,7 @@ class Decoder:
             report(error)
 
         found = with_columns(tokens, offsets, columns, self.reading, wrong)
-        if found.marks is not None and found.counts is not None and not self.is_plain:
+        if report is not None and found.marks is not None and found.counts is not None and not self.is_plain:
             for row, at in first_in_rows(found.offsets[offsets_of(found.counts)], found.marks & OTHER != 0):
                 token, ids, column = int(found.tokens[at]), tokens[offsets[row] : offsets[row + 1]], columns[LABELS]
                 own = column.values[column.offsets[row] : column.offsets[row + 1]]
@@ -704,6 +703,12 @@ class StoredReader(RowsReader):
         is_whole = int(bounds[row + 1] - bounds[row]) == int(rows.sizes[there[0]])
         position = int(bounds[row]) + (there[1] if is_whole else 0)
         return position if position < self.info.tokens else None
+
+    def _other_label(self, places: NDArray[np.int64]) -> TokfmtError:
+        wrong = list[FormatError]()
+        for _ in self.groups[row_at(self._starts, int(places[0]))].decode(wrong.append):
+            pass
+        return wrong[0] if wrong else super()._other_label(places)
 
     def _origin(self, number: int) -> tuple[RowGroup, tuple[StoredRows, int]]:
         group = self.groups[number]

@@ -25,7 +25,9 @@
     10 .. or 12 ..   {'descr': '<u2', 'fortran_order': False, 'shape': (N,), }, spaces, 0A
     ..               the integers; the header states their dtype and byte order
 
-- One dimension is a stream. Two are rows, which are samples; `view=documents` reads them as one stream.
+- One dimension is a stream. Two are rows, which are samples; `view=documents` reads them as one stream. Arrays of the
+  same shape beside them in a file, with names of `model.rows` (attention_mask, labels, position_ids, ...), are read by
+  its rule, unless `view=samples`.
 - Of an .npz: the only array; or `tokens` or `input_ids`, with `cu_seqlens`, `offsets` or `lengths`; or arr_0, arr_1
   and so on, one document each, in the order of their numbers; or `member=NAME`.
 - Of HDF5 and of zarr: the only one, or as of an .npz. An array in a group is named with it: `member=train/tokens`;
@@ -123,6 +125,7 @@ class ArrayFormat(FlatFormat):
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     pattern, unreadable = r"(?![._]).+\.(?:npy|h5)", "TF791"
     member, inspection, unsafe, Reader = "X.npy or X.h5", ArrayInspection, "TF795", CellsReader
+    masked = "TF797"
     meanings = {
         "TF791": Code(
             "not an array of token IDs",
@@ -156,6 +159,12 @@ class ArrayFormat(FlatFormat):
             "chunks are missing",
             "A copy lost them, or the writer left out chunks that hold only the fill value, as zarr does by default. "
             "Copy the store again, or read them as the fill value with --from-opt holes=fill.",
+        ),
+        "TF797": Code(
+            "columns that do not fit the IDs",
+            "In a row, a label is neither the ID nor -100; a mask is neither 0 nor 1; labels and masks count other "
+            "tokens; or position_ids or segments contradict the IDs or each other. Write the arrays again; --from-opt "
+            "loss_mask=NAME reads one array of labels and masks, and --allow-loss loss-mask none of them.",
         ),
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ import numpy as np
 from tokfmt.core.annotation import Part, bounded_entries, shown
 from tokfmt.core.findings import Problem, fatal
 from tokfmt.core.format import Hints
+from tokfmt.core.loss_mask import COUNTING, LENGTHS, STARTS
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import Separators
 from tokfmt.errors import CorruptError, UnsafeError, UnsupportedError, missing_package
@@ -24,10 +26,12 @@ from tokfmt.formats.array.shapes import Virtual, boundaries_of, shaped
 from tokfmt.formats.cells import Cells
 from tokfmt.formats.flat import Extent, FileLayout
 from tokfmt.formats.npy import MAGIC, header_of
+from tokfmt.formats.row_reader import ExtentRows, StoredColumn
 from tokfmt.formats.zarr_arrays.array import KEPT_BAND, arrays_in, dtype_of, metadata_key
 from tokfmt.formats.zarr_arrays.array import Array as ZarrArray
 from tokfmt.formats.zarr_arrays.sections import Chunks, first_header, key_fields
 from tokfmt.formats.zarr_arrays.store import Store, Zipped, zarr_format_of
+from tokfmt.model.rows import ROLES, columns_to_read
 from tokfmt.wording import human_bytes, printable
 
 if TYPE_CHECKING:
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
 IDS = ("tokens", "input_ids")
 ENDS = ("cu_seqlens", "offsets", "lengths")
 MARKS = frozenset((".zarray", ".zgroup", "zarr.json"))  # one of them is at the root of a zarr store
+_UNREAD = (LENGTHS, STARTS, "segment_ids")  # the last is 0 in the first sentence of each row in data of BERT
 _LOOKED_INTO = 64  # arrays of an .npz that are not read, whose headers are looked at
 
 
@@ -87,10 +92,16 @@ def npz_layout(file: File, store: Zipped, options: ReadOptions) -> FileLayout:
     index, _, wrong = member_of(file, store, ends) if ends and len(shape) == 1 else (None, (), [])
     if index is not None:
         bounded_entries(file.path, index.tokens, extent.file)
-    others = [name for name in arrays if name not in (chosen, ends)]
+    beside = dict[str, Extent]()
+    for name in _beside(file.path, chosen, shape, arrays, options):
+        with suppress(UnsupportedError):  # floats, or more dimensions
+            column, its, cut = member_of(file, store, name, flags=True)
+            if its == shape:
+                beside[name], problems = column, [*problems, *cut]
+    others = [name for name in arrays if name not in (chosen, ends, *beside)]
     for name in () if options.member else others[:_LOOKED_INTO]:
         _refuse_pickle(file.path, name, store.beginning(f"{name}.npy", 1 << 8))
-    return _named(chosen, extent, shape, ends, index, others, [*problems, *wrong], options)
+    return _named(chosen, extent, shape, ends, index, beside, others, [*problems, *wrong], options)
 
 
 def _chosen(
@@ -132,6 +143,19 @@ def _chosen(
     return chosen, next((name for one in ENDS if (name := f"{lead}{one}") in names and name != chosen), "")
 
 
+def _beside(path: Place, chosen: str, shape: Sequence[int], there: Sequence[str], options: ReadOptions) -> list[str]:
+    """Return the names of the arrays that may be read beside rows of IDs, in the group of the array of IDs.
+
+    Raises:
+        UnsupportedError: An option chooses one that is not there.
+    """
+    if len(shape) != 2 or options.view == "samples":
+        return []
+    lead = chosen[: chosen.rfind("/") + 1]
+    names = [name for name in ROLES if name not in _UNREAD and f"{lead}{name}" in there and f"{lead}{name}" != chosen]
+    return [f"{lead}{name}" for name in columns_to_read(path, names, options.loss_mask)]
+
+
 def _reads(name: str) -> str:
     return f"--from-opt member={printable(name)} reads one"
 
@@ -144,7 +168,9 @@ def hdf5_layout(file: File, options: ReadOptions) -> FileLayout:
         nonlocal arrays
         arrays = sorted(integers, key=natural_key)
         ordered = sorted(names, key=natural_key)
-        return list(filter(None, _chosen(file.path, "dataset", ordered, arrays, options, sorted(kinds))))
+        chosen, ends = _chosen(file.path, "dataset", ordered, arrays, options, sorted(kinds))
+        beside = _beside(file.path, chosen, (0, 0), arrays, options)
+        return [chosen, *filter(None, [ends]), *(name for name in beside if name != ends)]
 
     try:
         from tokfmt.formats.hdf5_arrays.container import open_arrays
@@ -152,17 +178,23 @@ def hdf5_layout(file: File, options: ReadOptions) -> FileLayout:
         chosen, *rest = open_arrays(file.path, choose)
     except ModuleNotFoundError as error:
         raise missing_package(error, "array of HDF5", ["h5py", "deflate"]) from error
-    index = rest[0] if rest and len(chosen.shape) == 1 else None
+    ends = next((array.name for array in rest if array.name.rpartition("/")[2] in ENDS), "")
+    index = next((array for array in rest if array.name == ends), None) if len(chosen.shape) == 1 else None
     if index is not None and len(index.shape) != 1:
         raise CorruptError(file.path, f"dimensions of {index.name}", expected=1, found=len(index.shape))
     if index is not None:  # They are read at once: the bytes of the file bound them, not what chunks claim to hold.
         bounded_entries(file.path, index.shape[0], file)
-    ends = rest[0].name if rest else ""
-    others = [name for name in arrays if name not in (chosen.name, ends)]
+    beside = {
+        array.name: _dataset(file, array)
+        for array in rest
+        if array.name != ends and array.shape == chosen.shape and len(chosen.shape) == 2
+    }
+    others = [name for name in arrays if name not in (chosen.name, ends, *beside)]
     extents = [_dataset(file, array) for array in (chosen, index) if array is not None]
     return _named(
-        chosen.name, extents[0], chosen.shape, ends, extents[1] if index is not None else None, others, [], options
-    )
+        chosen.name, extents[0], chosen.shape, ends, extents[1] if index is not None else None, beside, others, [],
+        options,
+    )  # fmt: skip
 
 
 def zarr_layout(store: Store, options: ReadOptions, hints: Hints) -> FileLayout:
@@ -188,9 +220,15 @@ def zarr_layout(store: Store, options: ReadOptions, hints: Hints) -> FileLayout:
     for entries in extents[1:]:
         bounded_entries(read[1].path, entries.tokens, extents[0].file)
     is_whole = len(read) > 1 and not _holes(read[1])
+    shape, beside = tokens.layout.shape, dict[str, Extent]()
+    for name in _beside(store.root, chosen, shape, arrays, options):
+        if stated[name].get("shape") == [*shape]:
+            column = ZarrArray(store, name, version, ranks=(2,), stated=stated[name], fill=fill)
+            beside[name], read = _cells(file, column), [*read, column]
+            problems = problems if hints.allow_partial else [*problems, *_holes(column)]
     layout = _named(
-        chosen, extents[0], tokens.layout.shape, ends, extents[1] if is_whole else None,
-        [name for name in arrays if name not in (chosen, ends)], problems, options,
+        chosen, extents[0], tokens.layout.shape, ends, extents[1] if is_whole else None, beside,
+        [name for name in arrays if name not in (chosen, ends, *beside)], problems, options,
     )  # fmt: skip
     return replace(
         layout,
@@ -264,6 +302,7 @@ def _named(
     shape: Sequence[int],
     ends: str,
     index: Extent | None,
+    beside: Mapping[str, Extent],
     others: Sequence[str],
     problems: Sequence[Problem],
     options: ReadOptions,
@@ -276,6 +315,7 @@ def _named(
         shape: Its shape.
         ends: Name of the array of boundaries; "" without one.
         index: The integers of `ends`; None if they are not read.
+        beside: The arrays of the same shape that are read beside rows of IDs.
         others: Names of the arrays that are not read.
         problems: Those of both arrays.
         options: The parsed read options.
@@ -283,6 +323,15 @@ def _named(
     layout = shaped(extent, shape[1] if len(shape) > 1 else None, options)
     notes = (*layout.notes, *((f"other arrays are not read: {_names(others)}",) if others else ()))
     extras = {**layout.extras, **({"array": printable(name)} if name else {})}
+    if beside:
+        bounds = np.arange(shape[0] + 1, dtype=np.int64) * shape[1]
+        columns = {key.rpartition("/")[2]: StoredColumn(column, bounds) for key, column in beside.items()}
+        masks = ", ".join(key for key in columns if key in COUNTING)
+        return replace(
+            layout, problems=problems, notes=notes, extras=extras, sample_length=None, separators=Separators.TRAILING,
+            starts=bounds, rows=[ExtentRows(StoredColumn(extent, bounds), columns, "row")],
+            loss_masks=f"loss masks of its rows ({masks})" if masks else "",
+        )  # fmt: skip
     if index is None:
         return replace(layout, problems=problems, notes=notes, extras=extras)
     starts, wrong = boundaries_of(ends, index, extent.tokens, options)
@@ -309,13 +358,15 @@ def _names(arrays: Sequence[str]) -> str:
     return f"{first}, ... ({len(arrays):,})" if len(arrays) > 9 else first or "nothing"
 
 
-def member_of(file: File, store: Zipped, name: str) -> tuple[Extent, tuple[int, ...], list[Problem]]:
-    """Return the integers of an array of an `.npz`, its shape, and its problems."""
+def member_of(
+    file: File, store: Zipped, name: str, *, flags: bool = False
+) -> tuple[Extent, tuple[int, ...], list[Problem]]:
+    """Return the integers of an array of an `.npz`, or its flags, its shape, and its problems."""
     key = f"{name}.npy"
     origin, size = store.origin(key), store.length(key)
     base: File = file if origin.exact else Inflated(file, store=store, key=key)
     begin = origin.start if origin.exact else 0
-    header = header_of(base, begin, size)
+    header = header_of(base, begin, size, flags=flags)
     count = int(np.prod([int(n) for n in header.shape], dtype=object))
     problems, stored = list[Problem](), size - header.begin
     if stored != count * header.dtype.itemsize:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tokfmt.base.options import option
+from tokfmt.core.loss_mask import MASK_CHOICES, MaskChoice
 from tokfmt.formats.flat import FlatOptions
 
 Dtype = Literal["uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"]
@@ -22,7 +23,10 @@ class ReadOptions:
     member: str | None = option(
         None, "array of an .npz, HDF5 or zarr to read; auto: the only one, tokens, input_ids, or arr_0, arr_1, ..."
     )
-    view: Literal["samples", "documents"] = option("samples", "rows are samples, or one stream that --eos splits")
+    view: Literal["samples", "documents"] | None = option(
+        None, "rows are samples, or one stream that --eos splits; auto: samples, or what columns beside them state"
+    )
+    loss_mask: MaskChoice | None = option(None, MASK_CHOICES)
     overlap: int | None = option(
         None, "tokens of a row that repeat the row before, which view=documents leaves out; auto: as stated", minimum=0
     )  # fmt: skip

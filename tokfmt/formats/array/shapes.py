@@ -118,7 +118,7 @@ def shaped(extent: Extent, row: int | None, options: ReadOptions, stated: int | 
     overlap = stated if options.overlap is None else options.overlap
     if overlap is not None and overlap >= row:
         raise OptionError(f"overlap={overlap}: a row has only {counted(row, 'token')}")
-    if options.view == "samples":
+    if options.view != "documents":
         last = "last token" if overlap == 1 else f"last {overlap} tokens"
         repeated = f"each row begins with the {last} of the row before; --from-opt view=documents reads them once"
         note = repeated if overlap else _shared(extent, row) if overlap is None else ""
