@@ -13,7 +13,7 @@ from model.rows_oracle import MASKS, read
 from shards_by_hand import litdata_of, mds_of
 
 import tokfmt
-from tokfmt.errors import FormatError, TokfmtError
+from tokfmt.errors import FormatError, LossyConversionError, TokfmtError
 
 
 def parquet(path, columns):
@@ -148,6 +148,17 @@ def test_a_contradiction_is_a_finding_of_each_row_and_the_error_of_a_reader(writ
     assert sum(words in finding.message for finding in verdict.findings) == 2
     with pytest.raises(FormatError, match=words):
         tokfmt.convert(source, tmp_path / "out.parquet", eos="none")
+
+
+@pytest.mark.parametrize("write", [mds, litdata])
+def test_a_completion_beside_a_prompt_of_shards_is_its_end_and_counts(write, tmp_path):
+    source = write(tmp_path, {"prompt": [[1, 2], [4]], "completion": [[3], [5, 6]]})
+    given = {"eos": "none", "options": ["column=prompt"]}
+    tokfmt.convert(source, tmp_path / "out.parquet", **given)
+    out = pq.read_table(tmp_path / "out.parquet").to_pydict()
+    assert out == {"input_ids": [[1, 2, 3], [4, 5, 6]], "labels": [[-100, -100, 3], [-100, 5, 6]]}
+    with pytest.raises(LossyConversionError, match="loss-mask"):
+        tokfmt.convert(source, tmp_path / "out.pbin", **given)
 
 
 @pytest.mark.parametrize("write", ARRAYS)

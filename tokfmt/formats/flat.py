@@ -725,7 +725,7 @@ class FlatInspection(Inspection):
 
     def _of_rows(self, how: Audit) -> Iterator[Finding]:
         """Yield a finding for each row that does not fit: of the first rows of each file, or of all if `how.deep`."""
-        decoder, step = decoder_of(self.options, self.hints), None if how.deep else 1
+        decoder, step = decoder_of(self.layout, self.options, self.hints), None if how.deep else 1
         groups = [group for rows in self.layout.rows for group in itertools.islice(decoder.groups(rows), step)]
         for tokens, findings in how.spread(self._of_group, groups):
             how.advance(tokens)

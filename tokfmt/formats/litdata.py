@@ -203,7 +203,7 @@ class LitData(ShardFormat):
         fields, problems = _fields(path, config), list[Problem]()
         chosen = _chosen(path, fields, config["data_format"], options.column)
         integers = [name for name, dtype in fields.items() if dtype is not None]
-        beside = [name for name in columns_to_read(path, integers, options.loss_mask) if name != chosen]
+        beside = [name for name in columns_to_read(path, integers, options.loss_mask, chosen) if name != chosen]
         shards = [_listed(path, chunk, config, fields, chosen, beside) for chunk in chunks]
         if any(chunk.get("dim") is None for chunk in chunks):
             what = "dim is null in the index: TokensLoader cannot read that"

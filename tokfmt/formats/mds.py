@@ -360,7 +360,7 @@ def _listed(path: Place, shard: object, options: ReadOptions) -> Listed | Proble
     integers = [name for name, kind in zip(names, kinds, strict=True) if _is_of_integers(str(kind))]
     beside = [
         (name, _about(names, kinds, widths, names.index(name), None))
-        for name in columns_to_read(path, integers, options.loss_mask)
+        for name in columns_to_read(path, integers, options.loss_mask, str(names[at]))
         if name != names[at]
     ]
     raw, packed, codec = shard.get("raw_data"), shard.get("zip_data"), str(shard.get("compression"))

@@ -43,18 +43,22 @@ from tokfmt.files.place import Place
 from tokfmt.model.rows import (
     DIVIDING,
     OTHER,
+    TARGETS,
     Column,
     IdRows,
     Misfit,
     Reading,
     RowFacts,
+    are_pairs,
     first_in_rows,
     other_value,
     row_at,
+    states_loss,
     with_columns,
 )
 
 _TOGETHER, _ROWS = 1 << 18, 1 << 16  # IDs, and rows, of a group of rows whose places are known
+_LOOKED_AT = 16  # rows that show what their targets are
 _CORRECT = "Correct that column, or write the rows without it"
 _HELD = 3 << 20  # tokens and rows that each thread keeps decoded: those that were read last
 _PIECE = 1 << 8  # tokens for which a piece counts in addition, because it is an object
@@ -613,9 +617,20 @@ class Decoder:
         yield found
 
 
-def decoder_of(options: Any, hints: Hints) -> Decoder:
-    """Return how the rows of a dataset are decoded."""
-    return Decoder(Reading(getattr(options, "loss_mask", None), eos_id=hints.eos_id), "loss-mask" in hints.allow_loss)
+def decoder_of(layout: FileLayout, options: Any, hints: Hints) -> Decoder:
+    """Return how the rows of a dataset are decoded; the first ones show whether targets are completions."""
+    pairs, first = False, layout.rows[0]
+    if TARGETS in first.names:
+        tokens, offsets, columns = first.read(0, min(len(first.sizes), _LOOKED_AT))
+        pairs = are_pairs(first.names, _pairs_of(tokens, offsets, columns[TARGETS]))
+    reading = Reading(getattr(options, "loss_mask", None), eos_id=hints.eos_id, pairs=pairs)
+    return Decoder(reading, "loss-mask" in hints.allow_loss)
+
+
+def _pairs_of(tokens: Tokens, offsets: Offsets, targets: Column) -> Iterator[tuple[Tokens, NDArray[Any]]]:
+    """Yield the IDs and the targets of each row."""
+    for k in range(len(offsets) - 1):
+        yield tokens[offsets[k] : offsets[k + 1]], targets.values[targets.offsets[k] : targets.offsets[k + 1]]
 
 
 def _readable(groups: Sequence[RowGroup], *, first_only: bool) -> tuple[list[RowGroup], list[Damage]]:
@@ -654,15 +669,15 @@ class StoredReader(RowsReader):
         is_plain = "loss-mask" in hints.allow_loss
         names = tuple(dict.fromkeys(name for rows in layout.rows for name in rows.names))
         self.rows = [rows.of_files(names) for rows in layout.rows]
-        decoder = decoder_of(options, hints)
+        decoder = decoder_of(layout, options, hints)
         groups, damage = [group for rows in self.rows for group in decoder.groups(rows)], list[Damage]()
         is_packed = not {*DIVIDING}.isdisjoint(names)
         is_stream = info.layout is Layout.STREAM and not is_packed
         if hints.allow_partial:
             groups, damage = _readable(groups, first_only=is_stream)
         super().__init__(groups, has_columns=True, jobs=hints.jobs, is_decoded=hints.allow_partial)
-        self.has_labels = not is_plain and not {*COUNTING}.isdisjoint(names)
-        total, odd = int(self._starts[-1]), self.odd if self.facts.inside else (0, -1)
+        self.has_labels = not is_plain and states_loss(names, decoder.reading)
+        total, odd = int(self._starts[-1]), self.odd if self.facts.inside or self.has_labels else (0, -1)
         self.info = replace(
             info,
             layout=Layout.STREAM if is_stream else Layout.DOCUMENTS,

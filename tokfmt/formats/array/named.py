@@ -153,7 +153,7 @@ def _beside(path: Place, chosen: str, shape: Sequence[int], there: Sequence[str]
         return []
     lead = chosen[: chosen.rfind("/") + 1]
     names = [name for name in ROLES if name not in _UNREAD and f"{lead}{name}" in there and f"{lead}{name}" != chosen]
-    return [f"{lead}{name}" for name in columns_to_read(path, names, options.loss_mask)]
+    return [f"{lead}{name}" for name in columns_to_read(path, names, options.loss_mask, chosen.rpartition("/")[2])]
 
 
 def _reads(name: str) -> str:
