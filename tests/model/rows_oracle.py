@@ -4,7 +4,7 @@ import itertools
 
 MASKS = ("completion_mask", "assistant_masks", "loss_mask")
 COUNTING = (*MASKS, "completion")
-SEGMENTS = ("inputs_segmentation", "inputs_segment_ids", "segment_ids")
+SEGMENTS = ("inputs_segmentation", "inputs_segment_ids")
 POSITIONS = ("position_ids", "inputs_position", "inputs_positions")
 
 

@@ -168,6 +168,13 @@ def test_rows_of_arrays_are_samples_without_such_columns_or_if_asked(write, tmp_
         assert dataset[:].tolist() == [[1, 2], [3, 0]]
 
 
+@pytest.mark.parametrize("write", FORMATS)
+def test_segments_of_bert_are_not_those_of_packed_rows(write, tmp_path):
+    source = write(tmp_path, {"input_ids": [[1, 2, 3, 0]], "segment_ids": [[0, 0, 1, 0]]})
+    with tokfmt.open(source, eos="none") as dataset:
+        assert dataset[:].tolist() == [[1, 2, 3, 0]]
+
+
 def test_what_is_no_column_of_rows_is_not_read_beside_them(tmp_path):
     ids, zeros = [[1, 2], [3, 4]], [[0, 0], [0, 0]]
     beside = {"segment_ids": zeros, "labels": [1, 0], "attention_mask": [[0.0, 0.0], [0.0, 0.0]]}

@@ -8,7 +8,7 @@ states no rule of its own.
     mask        completion_mask, assistant_masks            per ID: 0 or 1      which IDs count in the loss
     loss mask   loss_mask                                   per ID: 0 or 1      the same, of the ID or of the next one
     attention   attention_mask                              per ID: 0 to n      what is padding; above 1, documents
-    segments    inputs_segmentation, segment_ids, …         per ID: 0 to n      documents; 0 is padding
+    segments    inputs_segmentation, inputs_segment_ids     per ID: 0 to n      documents; 0 is padding
     positions   position_ids, inputs_position, …            per ID: from 0      where documents begin
     lengths     seq_lengths                                 per document        where documents begin
     starts      seq_start_id                                per document        where documents begin
@@ -80,8 +80,8 @@ _LARGEST = (1 << 32) - 1
 OTHER = 8
 """The bit of `IdRows.marks` of a token whose label is another ID."""
 
-SEGMENTS = ("inputs_segmentation", "inputs_segment_ids", "segment_ids")
-"""Names of segments: of MaxText, of seqio, and of rows in general."""
+SEGMENTS = ("inputs_segmentation", "inputs_segment_ids")
+"""Names of segments: of MaxText, and of seqio. `segment_ids` of BERT are 0 in the first sentence of a row: no padding."""
 ALL_POSITIONS = (POSITIONS, "inputs_position", "inputs_positions")
 """Names of positions: of Hugging Face, of MaxText, of seqio."""
 DIVIDING = (*SEGMENTS, *ALL_POSITIONS, LENGTHS, STARTS)

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 IDS = ("tokens", "input_ids")
 ENDS = ("cu_seqlens", "offsets", "lengths")
 MARKS = frozenset((".zarray", ".zgroup", "zarr.json"))  # one of them is at the root of a zarr store
-_UNREAD = (LENGTHS, STARTS, "segment_ids")  # the last is 0 in the first sentence of each row in data of BERT
 _LOOKED_INTO = 64  # arrays of an .npz that are not read, whose headers are looked at
 
 
@@ -152,7 +151,11 @@ def _beside(path: Place, chosen: str, shape: Sequence[int], there: Sequence[str]
     if len(shape) != 2 or options.view == "samples":
         return []
     lead = chosen[: chosen.rfind("/") + 1]
-    names = [name for name in ROLES if name not in _UNREAD and f"{lead}{name}" in there and f"{lead}{name}" != chosen]
+    names = [
+        name
+        for name in ROLES
+        if name not in (LENGTHS, STARTS) and f"{lead}{name}" in there and f"{lead}{name}" != chosen
+    ]
     return [f"{lead}{name}" for name in columns_to_read(path, names, options.loss_mask, chosen.rpartition("/")[2])]
 
 
