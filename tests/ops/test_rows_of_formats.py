@@ -52,7 +52,7 @@ def npz(path, columns):
 def hdf5(path, columns):
     with h5py.File(path / "x.h5", "w") as file:
         for name, rows in columns.items():
-            file.create_dataset(name, data=np.array(rows), chunks=(2, 2), compression="gzip")
+            file.create_dataset(name, data=np.array(rows), chunks=(1, 2), compression="gzip")
     return path / "x.h5"
 
 

@@ -81,7 +81,7 @@ OTHER = 8
 """The bit of `IdRows.marks` of a token whose label is another ID."""
 
 SEGMENTS = ("inputs_segmentation", "inputs_segment_ids")
-"""Names of segments: of MaxText, and of seqio. `segment_ids` of BERT are 0 in the first sentence of a row: no padding."""
+"""Names of segments: of MaxText, of seqio. Not `segment_ids`, which BERT has, and which are 0 in the first sentence."""
 ALL_POSITIONS = (POSITIONS, "inputs_position", "inputs_positions")
 """Names of positions: of Hugging Face, of MaxText, of seqio."""
 DIVIDING = (*SEGMENTS, *ALL_POSITIONS, LENGTHS, STARTS)
