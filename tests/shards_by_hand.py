@@ -25,11 +25,20 @@ def mds_of(folder, fields):
     names = sorted(fields)
     rows = [[np.array(fields[name][k], "<i8") for name in names] for k in range(len(fields[names[0]]))]
     arrays = [[bytes([1 << 2, len(value)]) + value.tobytes() for value in row] for row in rows]
+    _mds(folder, names, ["ndarray:int64"] * len(names), arrays)
+
+
+def turns_of(folder, samples):
+    """Write one shard with the column of llm-foundry's turns."""
+    _mds(folder, ["turns"], ["json"], [[json.dumps(turns).encode()] for turns in samples])
+
+
+def _mds(folder, names, encodings, arrays):
     items = [np.array([len(value) for value in row], "<u4").tobytes() + b"".join(row) for row in arrays]
     offsets = np.cumsum([4 * (len(items) + 2), *map(len, items)], dtype="<u4")
     shard = np.array([len(items)], "<u4").tobytes() + offsets.tobytes() + b"".join(items)
     (folder / "shard.00000.mds").write_bytes(shard)
-    columns = {"column_names": names, "column_encodings": ["ndarray:int64"] * len(names)}
+    columns = {"column_names": names, "column_encodings": encodings}
     data = {"raw_data": {"basename": "shard.00000.mds", "bytes": len(shard), "hashes": {}}, "zip_data": None}
     stated = {"format": "mds", "version": 2, "samples": len(items), "column_sizes": [None] * len(names)}
     (folder / "index.json").write_text(json.dumps({"version": 2, "shards": [{**stated, **columns, **data}]}))

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import zarr
 from model.rows_oracle import MASKS, read
-from shards_by_hand import litdata_of, mds_of
+from shards_by_hand import litdata_of, mds_of, turns_of
 
 import tokfmt
 from tokfmt.errors import FormatError, LossyConversionError, TokfmtError
@@ -159,6 +159,40 @@ def test_a_completion_beside_a_prompt_of_shards_is_its_end_and_counts(write, tmp
     assert out == {"input_ids": [[1, 2, 3], [4, 5, 6]], "labels": [[-100, -100, 3], [-100, 5, 6]]}
     with pytest.raises(LossyConversionError, match="loss-mask"):
         tokfmt.convert(source, tmp_path / "out.pbin", **given)
+
+
+def test_turns_of_samples_are_one_document_whose_responses_count(tmp_path):
+    two = [{"input_ids": [1, 2], "labels": [3]}, {"input_ids": [4], "labels": [5, 6]}]
+    one = [{"input_ids": [7], "labels": []}]
+    source = tmp_path / "x"
+    source.mkdir()
+    turns_of(source, [two, [], one])
+    tokfmt.convert(source, tmp_path / "out.parquet", eos="none", verify=True)
+    assert pq.read_table(tmp_path / "out.parquet").to_pydict() == {
+        "input_ids": [[1, 2, 3, 4, 5, 6], [], [7]],
+        "labels": [[-100, -100, 3, -100, 5, 6], [], [-100]],
+    }
+    with pytest.raises(LossyConversionError, match="loss-mask"):
+        tokfmt.convert(source, tmp_path / "out.pbin", eos="none")
+    done = tokfmt.convert(source, tmp_path / "out.pbin", eos="none", allow_loss=["loss-mask", "empty-sequences"])
+    assert done.tokens == 7
+
+
+@pytest.mark.parametrize(
+    "turns",
+    [
+        [{"input_ids": [1.0], "labels": [2]}], [{"input_ids": [True], "labels": []}], [{"input_ids": [1]}], {"a": 1}, 5,
+        [{"input_ids": [-1], "labels": []}], [{"input_ids": [1 << 32], "labels": []}], [{"input_ids": 1, "labels": []}],
+    ],
+)  # fmt: skip
+def test_turns_of_anything_but_ids_are_refused_with_their_sample(turns, tmp_path):
+    turns_of(tmp_path, [[{"input_ids": [1], "labels": [2]}], turns])
+    (verdict,) = tokfmt.check(tmp_path, deep=True)
+    (finding,) = verdict.findings
+    assert finding.severity == "error"
+    assert "sample 1 " in f"{finding.message} "
+    with pytest.raises(FormatError, match="sample 1"):
+        tokfmt.open(tmp_path)
 
 
 @pytest.mark.parametrize("write", ARRAYS)

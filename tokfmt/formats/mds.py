@@ -13,11 +13,14 @@
     ndarray:T:N      values
     ndarray          u8 dtype: 8 u8, 9 i8, 16 u16, 17 i16, 32 u32, 33 i32, 64 u64, 65 i64; then as ndarray:T
     bytes            values; their dtype is not stored: int64 in old llm-foundry
+    json             JSON
     pkl              a pickle, never loaded
 
 - The column is `tokens` (llm-foundry: rows of one length) or `input_ids`. Arrays of integers beside it with names of
   `model.rows` (labels, attention_mask, position_ids, ...) are read by its rule. A note lists the other columns, which
   tokfmt does not read.
+- A column `turns` of JSON (llm-foundry) is a list of {"input_ids", "labels"}: the IDs of a prompt, and of the response
+  behind it, which counts in the loss. A sample is one document.
 - Shards may be in subfolders. A compressed shard is read if the raw one does not exist. Hashes are of whole files.
 - A separator may follow each document. The files do not state whether it does, or which ID it is.
 - Upstream writes a shape in as few bytes as its largest number takes, tokfmt in 4. If exactly one of these fits the
@@ -27,10 +30,13 @@ Source: mosaicml/streaming 89e7bb90, mosaicml-streaming 0.13.0, run.
 
 from __future__ import annotations
 
+import itertools
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -40,26 +46,30 @@ from tokfmt.base.options import option
 from tokfmt.core.annotation import shown
 from tokfmt.core.findings import Code, Problem, fatal
 from tokfmt.core.format import Confidence, Probe
-from tokfmt.core.loss_mask import MASK_CHOICES, MaskChoice
-from tokfmt.core.ragged import Offsets
+from tokfmt.core.loss_mask import MASK_CHOICES, MASKS, MaskChoice
+from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.widths import likely_width
 from tokfmt.errors import CorruptError, FormatError, UnsafeError, UnsupportedError
 from tokfmt.files.file import File, is_empty, names_in, natural_key, open_file
 from tokfmt.files.place import Place
-from tokfmt.formats.flat import FlatOptions
-from tokfmt.formats.folders import Packed, begin_of, decoding_limit, json_object, parsed_object, whole_number
+from tokfmt.formats.flat import Extent, FlatOptions
+from tokfmt.formats.folders import Packed, begin_of, decoding_limit, ids_in, json_object, parsed_object, whole_number
+from tokfmt.formats.row_reader import StoredRows
 from tokfmt.formats.shards import (
     INDEX,
     Form,
     Ids,
     Listed,
     Listing,
+    Looked,
     ShardFormat,
     ShardWriter,
+    Values,
     Written,
     gathered,
     loss_masks_of,
 )
+from tokfmt.model.rows import Column as RowColumn
 from tokfmt.model.rows import columns_to_read
 from tokfmt.wording import counted
 
@@ -71,6 +81,7 @@ _LARGEST_HEADER = 1 << 20
 _OWN = f"without {INDEX}, the shards are read by their own headers"
 _HEAD = 16  # Bytes of a sample that hold the sizes of a few columns, the dtype and the shape.
 _TEXT = "tokfmt does not read text from MDS: write it as JSON Lines or Parquet, from which tokfmt encodes it"
+_TURNS = "turns"
 _LIKELY = {2: "uint16", 4: "int32", 8: "int64"}
 _LOOKED_AT = 32  # Samples whose bytes show their dtype.
 _TOGETHER = 1 << 18  # Samples whose heads are taken at a time.
@@ -156,6 +167,7 @@ class Column(NamedTuple):
         dtype: The dtype of IDs, if the encoding or the user states it, else None.
         coded: True if a byte before the IDs of each sample states their dtype.
         shaped: True if their shape is before the IDs of each sample.
+        is_json: True if it is the column of turns.
     """
 
     name: str
@@ -164,6 +176,36 @@ class Column(NamedTuple):
     dtype: np.dtype[Any] | None
     coded: bool
     shaped: bool
+    is_json: bool = False
+
+
+class Turns(StoredRows):
+    """The turns of samples: prompts and responses of IDs, as JSON. What a response holds counts in the loss."""
+
+    item, names, dtype = "sample", (MASKS[0],), np.dtype("<u4")
+
+    def __init__(self, values: Values) -> None:
+        self.file = self.values = values
+        self.sizes = np.diff(values.bounds) // 4  # about four characters each
+
+    def read(self, first: int, last: int) -> tuple[Tokens, Offsets, Mapping[str, RowColumn]]:
+        bounds, path = self.values.bounds[first : last + 1], self.file.path
+        raw, parts, lengths = self.values.read(int(bounds[0]), int(bounds[-1] - bounds[0])), list[Any](), list[int]()
+        for number, (start, stop) in enumerate(itertools.pairwise((bounds - bounds[0]).tolist()), first):
+            try:
+                lists = [turn[key] for turn in json.loads(raw[start:stop]) for key in ("input_ids", "labels")]
+                parts += [ids_in(path, ids, of=f"the turns of sample {number:,}") for ids in lists]
+            except (ValueError, TypeError, LookupError, RecursionError) as error:
+                what, expected = f"sample {number:,} has other turns", 'a list of {"input_ids", "labels"} of IDs'
+                raise CorruptError(path, what, expected=expected) from error
+            lengths.append(sum(map(len, parts[-len(lists) :])) if lists else 0)
+        offsets = offsets_of(lengths)
+        counts = np.repeat(np.arange(len(parts)) % 2, [len(part) for part in parts])  # prompts and responses by turns
+        tokens = np.concatenate([np.zeros(0, np.uint32), *parts]).astype(np.uint32)
+        return tokens, offsets, {MASKS[0]: RowColumn(counts, offsets)}
+
+    def byte_of(self, row: int, number: int) -> tuple[int | None, int | None]:  # noqa: ARG002 - of the JSON
+        return self.values.below.to_stored_offset(int(self.values.byte_offsets[row])), None
 
 
 class Mds(ShardFormat):
@@ -301,8 +343,26 @@ class Mds(ShardFormat):
         lengths = _by_shape(np.diff(table) - 5, shape, dtype.itemsize)
         return None if lengths is None else Ids(None, lengths, dtype)
 
+    def looked(
+        self,
+        one: Listed,
+        file: File,
+        ids: Ids,
+        hashes: Mapping[str, str],
+        read: Callable[[Listed], Ids],
+        *,
+        few: bool = False,
+    ) -> Looked:
+        """See `ShardFormat.looked`. The IDs of turns are in JSON, not in an extent."""
+        if not one.about.is_json:
+            return super().looked(one, file, ids, hashes, read, few=few)
+        rows = Turns(Values(file, ids, partial(self.find, one), hashes))
+        return Looked(Extent(file, 0, 0, rows.dtype), np.zeros(len(ids.lengths), np.uint32), [], rows)
+
     def ids(self, one: Listed, file: File, table: Offsets) -> Ids:
         heads = _Heads(file, table[:-1])
+        if one.about.is_json:
+            return Ids(*_cells(heads, table, one.about), np.dtype("u1"))
         return _ids(heads, *_cells(heads, table, one.about), one.about)
 
 
@@ -315,9 +375,10 @@ def _listing(shards: Sequence[tuple[Place, Any]], options: ReadOptions) -> Listi
     others = every - {*names, *read}
     notes = (f"columns that are not read: {', '.join(sorted(others))}",) if others else ()
     extras = {"column": names[0] if names else "", "shards": len(shards)}
-    return Listing(
-        listed, notes=notes, extras=extras, loss_masks=loss_masks_of(read, sorted(others), options.loss_mask, "sample")
-    )
+    masks = loss_masks_of(read, sorted(others), options.loss_mask, "sample")
+    if any(isinstance(one, Listed) and one.about.is_json for one in listed):
+        masks = f"loss masks of its samples ({_TURNS})"
+    return Listing(listed, notes=notes, extras=extras, loss_masks=masks)
 
 
 def _own_entry(path: Place) -> Mapping[str, object]:
@@ -381,9 +442,10 @@ def _about(
 ) -> Column:
     """Return a column by its number; `dtype` is that of the values in a column of bytes."""
     kind, *stated = str(kinds[at]).split(":")
-    array = kind == "ndarray"
-    known = KINDS.get((stated or [""])[0] if array else dtype or "")
-    return Column(shown(names[at]), at, widths, known, array and not stated, array and not stated[1:])
+    is_array = kind == "ndarray"
+    known = KINDS.get((stated or [""])[0] if is_array else dtype or "")
+    is_json = kind == "json"
+    return Column(shown(names[at]), at, widths, known, is_array and not stated, is_array and not stated[1:], is_json)
 
 
 def _is_of_integers(kind: str) -> bool:
@@ -401,7 +463,8 @@ def _column(path: Place, names: list[Any], kinds: list[Any], wanted: str | None)
         UnsupportedError: No column is known to hold token IDs, or its encoding is not supported.
     """
     split = [str(kind).split(":") for kind in kinds]
-    usual = [name for name in ("input_ids", "tokens") if name in names]
+    turns = [name for name, kind in zip(names, split, strict=True) if (name, *kind) == (_TURNS, "json")]
+    usual = [name for name in ("input_ids", "tokens", *turns) if name in names]
     arrays = [name for name, kind in zip(names, split, strict=True) if kind[0] == "ndarray"]
     name = wanted or next(iter(usual or (arrays if len(arrays) == 1 else ())), None)
     listed = ", ".join(f"{name} ({kind})"[:80] for name, kind in zip(names, kinds, strict=True))[:400]
@@ -411,6 +474,8 @@ def _column(path: Place, names: list[Any], kinds: list[Any], wanted: str | None)
             what, remedy = "has no column of token IDs", _TEXT
         raise UnsupportedError(path, what, found=listed, remedy=remedy)
     kind, *stated = split[at := names.index(name)]
+    if name in turns:
+        return at
     if kind not in ("ndarray", "bytes", "pkl") or (stated and stated[0] not in KINDS):
         what, expected = f"column {shown(name)} does not hold token IDs", "ndarray or bytes"
         raise UnsupportedError(path, what, expected=expected, found=listed, remedy=_TEXT if kind == "str" else None)

@@ -425,7 +425,7 @@ class ShardFormat(FlatFormat):
             with suppress(FormatError):
                 table = self.table(one, file)
                 table = table[: int(np.searchsorted(table, file.size, side="right"))]
-                kept = self._looked(one, file, self.ids(one, file, table), {}, lambda of: self.ids(of, file, table))
+                kept = self.looked(one, file, self.ids(one, file, table), {}, lambda of: self.ids(of, file, table))
                 lost = one.count - len(kept.lengths)
         damage.append(Damage(look.error.sentence, lost))
         return kept
@@ -455,7 +455,7 @@ class ShardFormat(FlatFormat):
             known = self.known_lengths(one, file)
             few = few and known is not None and not form.codec and one.size > _LONG and not one.beside
             ids = known or self.find(one, file)
-            looked = self._looked(one, file, ids, {} if few else form.hashes, lambda of: self.find(of, file), few=few)
+            looked = self.looked(one, file, ids, {} if few else form.hashes, lambda of: self.find(of, file), few=few)
         except UnsupportedError:
             raise
         except FormatError as error:
@@ -465,7 +465,7 @@ class ShardFormat(FlatFormat):
         )
         return looked._replace(sections=sections)
 
-    def _looked(
+    def looked(
         self,
         one: Listed,
         file: File,
