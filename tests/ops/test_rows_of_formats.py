@@ -275,10 +275,26 @@ def test_a_shard_without_a_column_has_rows_without_it(tmp_path):
 
 
 def test_what_can_be_read_of_damaged_rows_is_kept(tmp_path):
-    size = 1 << 17
+    size = 1 << 15  # a group of rows each
     ids = [[k] * size for k in range(4)]
-    labels = [*ids[:2], ids[2][:-1], ids[3]]  # the third sample, of the second group, does not fit
+    labels = [*ids[:2], ids[2][:-1], ids[3]]  # the third one does not fit
     source = litdata(tmp_path, {"input_ids": ids, "labels": labels})
     done = tokfmt.convert(source, tmp_path / "out.parquet", eos="none", allow_partial=True)
-    assert pq.read_table(tmp_path / "out.parquet")["input_ids"].to_pylist() == ids[:2]
-    assert done.tokens == 2 * size
+    assert pq.read_table(tmp_path / "out.parquet")["input_ids"].to_pylist() == [*ids[:2], ids[3]]
+    assert done.tokens == 3 * size
+
+
+@pytest.mark.parametrize("write", [mds, litdata, npz])
+def test_any_window_of_many_groups_is_what_the_whole_has(write, tmp_path):
+    rows, width = 1500, 50
+    ids = [[(7 * k + j) % 997 for j in range(width)] for k in range(rows)]
+    attention = [[1] * (width - (k % 9 if k > rows // 2 else 0)) for k in range(rows)]
+    attention = [row + [0] * (width - len(row)) for row in attention]  # no row of the first groups is padded
+    source = write(tmp_path, {"input_ids": ids, "attention_mask": attention})
+    kept = [row[: sum(mask)] for row, mask in zip(ids, attention, strict=True)]
+    flat = sum(kept, [])
+    with tokfmt.open(source, eos="none") as dataset:
+        assert dataset[:].tolist() == kept
+        assert [dataset[k].tolist() for k in (0, 1499, 751, 750, 3)] == [kept[k] for k in (0, 1499, 751, 750, 3)]
+        for start in range(0, len(flat), 9_999):
+            assert dataset.reader.tokens(start, min(start + 40_000, len(flat))).tolist() == flat[start : start + 40_000]

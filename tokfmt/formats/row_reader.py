@@ -57,7 +57,8 @@ from tokfmt.model.rows import (
     with_columns,
 )
 
-_TOGETHER, _ROWS = 1 << 18, 1 << 16  # IDs, and rows, of a group of rows whose places are known
+_TOGETHER, _ROWS = 1 << 14, 1 << 16  # IDs, and rows, of a group of stored rows
+_GROUPS = 1 << 15  # groups of stored rows, about, of a dataset that has many
 _LOOKED_AT = 16  # rows that show what their targets are
 _CORRECT = "Correct that column, or write the rows without it"
 _HELD = 3 << 20  # tokens and rows that each thread keeps decoded: those that were read last
@@ -480,6 +481,10 @@ class StoredRows(ABC):
     def read(self, first: int, last: int) -> tuple[Tokens, Offsets, Mapping[str, Column]]:
         """Return the IDs of rows `first <= i < last`, their offsets, and the columns beside them."""
 
+    def ids_from(self, row: int, number: int, count: int) -> Tokens | None:  # noqa: ARG002 - they are not apart
+        """Return IDs from one of a row on, without the columns; None if these are not apart from each other."""
+        return None
+
     @abstractmethod
     def byte_of(self, row: int, number: int) -> tuple[int | None, int | None]:
         """Return the byte offset in the file of an ID of a row, None if the file is compressed; and its bytes."""
@@ -523,6 +528,10 @@ class ExtentRows(StoredRows):
         tokens, offsets = self.ids.read(first, last, ids=True)
         return tokens, offsets, {name: Column(*column.read(first, last)) for name, column in self.beside.items()}
 
+    def ids_from(self, row: int, number: int, count: int) -> Tokens:
+        file, begin, _, dtype = self.ids.extent
+        return file.ids(begin + (int(self.ids.offsets[row]) + number) * dtype.itemsize, count, dtype)
+
     def byte_of(self, row: int, number: int) -> tuple[int | None, int | None]:
         file, begin, _, dtype = self.ids.extent
         at = begin + (int(self.ids.offsets[row]) + number) * dtype.itemsize
@@ -550,10 +559,12 @@ class Decoder:
     Attributes:
         reading: How the columns beside the IDs are read.
         is_plain: A user accepts the loss of labels and masks: labels only show padding.
+        together: IDs of a group of rows.
     """
 
     reading: Reading
     is_plain: bool
+    together: int
 
     def groups(self, rows: StoredRows) -> Iterator[RowGroup]:
         """Yield groups of rows, each of which is one piece."""
@@ -561,7 +572,7 @@ class Decoder:
         cuts = list[int]()
         while first < count:
             cuts.append(first)
-            near = int(np.searchsorted(bounds, bounds[first] + _TOGETHER, side="right")) - 1
+            near = int(np.searchsorted(bounds, bounds[first] + self.together, side="right")) - 1
             first = min(max(first + 1, near), first + _ROWS, count)
         begins = [rows.byte_of(first, 0)[0] if first else 0 for first in cuts]
         for first, last, begin, end in zip(cuts, [*cuts[1:], count], begins, [*begins[1:], None], strict=True):
@@ -624,7 +635,8 @@ def decoder_of(layout: FileLayout, options: Any, hints: Hints) -> Decoder:
         tokens, offsets, columns = first.read(0, min(len(first.sizes), _LOOKED_AT))
         pairs = are_pairs(first.names, _pairs_of(tokens, offsets, columns[TARGETS]))
     reading = Reading(getattr(options, "loss_mask", None), eos_id=hints.eos_id, pairs=pairs)
-    return Decoder(reading, "loss-mask" in hints.allow_loss)
+    together = max(_TOGETHER, sum(int(rows.sizes.sum()) for rows in layout.rows) // _GROUPS)
+    return Decoder(reading, "loss-mask" in hints.allow_loss, together)
 
 
 def _pairs_of(tokens: Tokens, offsets: Offsets, targets: Column) -> Iterator[tuple[Tokens, NDArray[Any]]]:
@@ -691,6 +703,22 @@ class StoredReader(RowsReader):
             notes=(*info.notes, *self.facts.notes()),
             damage=(*info.damage, *damage),
         )
+
+    def _window(self, start: int, stop: int, part: str) -> list[Any]:
+        """See `RowsReader._window`. The IDs of groups of which nothing is left out are read without the columns."""
+        if part != "tokens":
+            return super()._window(start, stop, part)
+        check_interval(start, stop, self.info.tokens)
+        found = list[Any]()
+        while start < stop:
+            number = row_at(self._starts, start)
+            base, end = int(self._starts[number]), min(stop, int(self._starts[number + 1]))
+            group, (rows, first) = self._origin(number)
+            is_whole = int(self._starts[number + 1]) - base == int(rows.sizes[first : first + group.rows].sum())
+            ids = rows.ids_from(first, start - base, end - start) if is_whole else None
+            found += super()._window(start, end, part) if ids is None else [ids]
+            start = end
+        return found
 
     def locate(self, position: int) -> ByteOffset:
         """See `Axis.locate`. Of a row of which IDs are left out, it is the first ID."""
