@@ -79,6 +79,9 @@ def test_masks_that_contradict_each_other_are_refused_until_an_option_chooses(na
     assert {"TF520", "TF665"} & {finding.code for finding in report.findings}
     for choice, mask in (*both.items(), ("all", other)):
         assert marks(source, tmp_path, options={"loss_mask": choice}) == [IDS, mask]
+    if name == "a.jsonl":  # any later line may have them
+        assert marks(source, tmp_path, options={"loss_mask": "labels"}) == [IDS, [[1] * len(ids) for ids in IDS]]
+        return
     with pytest.raises(FormatError, match=r"has no labels, which --from-opt loss_mask=labels reads"):
         marks(source, tmp_path, options={"loss_mask": "labels"})
 
@@ -89,10 +92,58 @@ def test_padding_of_records_is_left_out_as_that_of_rows_is(tmp_path):
     source = stored(tmp_path / "a.jsonl", **padded)
     assert [one.tolist() for one in tokfmt.open(source)] == [[1, 2], [3, 4]]
     assert not tokfmt.check(source)[0].findings
-    source = stored(tmp_path / "b.jsonl", input_ids=[[1, 2, 3, 0]], attention_mask=[[1, 0, 1, 0]])
-    with pytest.raises(FormatError, match=r"line 1 has an attention_mask that excludes IDs inside .*loss_mask=all"):
-        tokfmt.open(source)[0]
-    assert marks(source, tmp_path, options={"loss_mask": "all"}) == [[[1, 2, 3]], [[1, 0, 1]]]
+    rows, attention = [[4, 5], [1, 2, 3, 0]], [[1, 1], [1, 0, 1, 0]]
+    for name in ("b.jsonl", "b.parquet"):  # the first record has nothing of it
+        source = stored(tmp_path / name, input_ids=rows, attention_mask=attention)
+        assert marks(source, tmp_path) == [[[4, 5], [1, 2, 3]], [[1, 1], [1, 0, 1]]]
+        with pytest.raises(LossyConversionError, match="loss-mask"):
+            tokfmt.convert(source, tmp_path / "x.pbin", eos=EOS)
+        assert not tokfmt.check(source)[0].findings
+
+
+LATE = [
+    {"input_ids": [7, 8, 3]},
+    {"input_ids": [5, 6, 3], "labels": [-100, 6, 3]},
+    {"input_ids": [1, 2], "labels": None},
+]
+
+
+def lines(path, *records):
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+def test_labels_that_only_later_records_have_are_not_passed_over(tmp_path):
+    source = lines(tmp_path / "a.jsonl", *LATE)
+    for read in (tokfmt.open, tokfmt.stats, lambda path: tokfmt.convert(path, tmp_path / "x.parquet", eos="none")):
+        with pytest.raises(FormatError, match=r"line 2 has labels.*--from-opt loss_mask=labels"):
+            list(read(source))
+    with pytest.raises(tokfmt.TokfmtError, match=r'line 2 has labels.* loss_mask = "labels"'):
+        tokfmt.recipe([source], seq_len=4, to_eos=EOS)
+    (report,) = tokfmt.check(source)
+    assert [(finding.code, finding.severity) for finding in report.findings] == [("TF520", "error")]
+    found = [[7, 8, 3], [5, 6, 3], [1, 2]], [[1, 1, 1], [0, 1, 1], [1, 1]]
+    assert marks(source, tmp_path, options={"loss_mask": "labels"}) == [*found]
+    done = tokfmt.convert(source, tmp_path / "x.parquet", eos="none", options={"loss_mask": "labels"})
+    assert any("2 rows of 3 have no labels" in note for note in done.notes)
+    counted = tokfmt.stats(source, options={"loss_mask": "labels"}).datasets[0]
+    assert any("2 rows of 3 have no labels" in note for note in counted.notes)
+    with tokfmt.open(source, allow_loss="loss-mask") as dataset:
+        assert dataset[:].tolist() == found[0]
+    assert marks(lines(source, *LATE[1:], LATE[0]), tmp_path)[1] == [*found[1][1:], found[1][0]]
+
+
+def test_padding_of_later_records_is_left_out_and_packed_rows_are_refused(tmp_path):
+    padded = {"input_ids": [5, 6, 0], "attention_mask": [1, 1, 0]}
+    source = lines(tmp_path / "a.jsonl", LATE[0], padded)
+    assert tokfmt.open(source)[:].tolist() == [[7, 8, 3], [5, 6]]
+    packed = {"input_ids": [5, 6, 7], "position_ids": [0, 1, 0]}
+    with pytest.raises(FormatError, match="line 2 holds several documents"):
+        len(tokfmt.open(lines(source, LATE[0], packed))[:])
+    whole = {"input_ids": [5, 6], "position_ids": [0, 1]}
+    assert tokfmt.open(lines(source, LATE[0], whole))[:].tolist() == [[7, 8, 3], [5, 6]]
+    other = [{"input_ids": [1, 2], "labels": 1}, {"input_ids": [3], "labels": [3, 4]}]  # a class, no labels of IDs
+    assert tokfmt.open(lines(source, *other), allow_loss="fields")[:].tolist() == [[1, 2], [3]]
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.jsonl"])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -60,6 +61,7 @@ class SkippedRecords(NamedTuple):
         first: The line of the first such record.
         fields: Number of records that have each such field, by field name, for the first thousand names.
         blank: Number of blank lines, which are neither records nor errors.
+        columns: What the columns beside token IDs state, in the numbers of `model.rows.RowFacts`.
     """
 
     invalid: int = 0
@@ -68,6 +70,7 @@ class SkippedRecords(NamedTuple):
     first: Spot | None = None
     fields: Mapping[str, int] = {}
     blank: int = 0
+    columns: Mapping[str, int] = {}
 
     def __add__(self, more: object) -> SkippedRecords:
         if not isinstance(more, SkippedRecords):
@@ -81,19 +84,21 @@ class SkippedRecords(NamedTuple):
             min(filter(None, (self.first, more.first)), default=None),
             fields,
             self.blank + more.blank,
+            dict(Counter(self.columns) + Counter(more.columns)),
         )
 
     def facts(self) -> list[object]:
         """Return the attributes as JSON values."""
         first = list(self.first) if self.first else None
-        return [self.invalid, [list(spot) for spot in self.faults], self.others, first, dict(self.fields), self.blank]
+        faults = [list(spot) for spot in self.faults]
+        return [self.invalid, faults, self.others, first, dict(self.fields), self.blank, dict(self.columns)]
 
     @staticmethod
     def recalled(facts: Sequence[Any]) -> SkippedRecords:
         """Return the object of the JSON values of `facts`."""
-        invalid, faults, others, first, fields, blank = facts
+        invalid, faults, others, first, fields, blank, columns = facts
         return SkippedRecords(
-            invalid, tuple((a, b) for a, b in faults), others, first and (first[0], first[1]), fields, blank
+            invalid, tuple((a, b) for a, b in faults), others, first and (first[0], first[1]), fields, blank, columns
         )
 
 
@@ -108,7 +113,8 @@ class RecordBatch(NamedTuple):
         skipped: Lines left out with `--allow-loss invalid-lines`; with `Hints.collect_invalid`, fields as well.
         begins: int64, byte offset of the line of each of `texts` in the decompressed text of its file; None if records
             are not lines.
-        marks: uint8 per token of `ragged`, see `core.loss_mask`; None if `RecordInfo.loss_masks` is empty.
+        marks: uint8 per token of `ragged`, see `core.loss_mask`; None if all of them count. If `RecordInfo.loss_masks`
+            is not empty, every batch has marks.
     """
 
     texts: Sequence[str] = ()

@@ -566,7 +566,7 @@ def _axis(part: Opened, allow_loss: frozenset[str]) -> Opened:
             raise LossyConversionError(str(path), losses)
     if skipped.invalid:
         losses.append(loss_in(path, "invalid-lines", counted(skipped.invalid, "invalid line")))
-    axis.info = replace(axis.info, notes=records.info.notes, lost=(*records.info.lost, *losses))
+    axis.info = replace(axis.info, notes=(*records.info.notes, *axis.info.notes), lost=(*records.info.lost, *losses))
     return part._replace(reader=axis)
 
 

@@ -184,6 +184,18 @@ class RowFacts(NamedTuple):
         lacking = {name: self.lacking.get(name, 0) + later.lacking.get(name, 0) for name in names}
         return RowFacts._make((*numbers, lacking))
 
+    def numbers(self) -> dict[str, int]:
+        """Return the numbers by name, without zeros, for `of`."""
+        lacking = {f"{_LACKING}{name}": count for name, count in self.lacking.items()}
+        return {name: count for name, count in {**self._asdict(), **lacking}.items() if count and name != "lacking"}
+
+    @staticmethod
+    def of(numbers: Mapping[str, int]) -> RowFacts:
+        """Return the facts with these numbers."""
+        lacking = {name.removeprefix(_LACKING): n for name, n in numbers.items() if name.startswith(_LACKING)}
+        own = {name: n for name, n in numbers.items() if not name.startswith(_LACKING)}
+        return RowFacts(**own, lacking=lacking)
+
     def notes(self) -> tuple[str, ...]:
         """Return a sentence for each fact that changes what a reader of the rows sees."""
         found = []
@@ -209,6 +221,7 @@ class RowFacts(NamedTuple):
         return tuple(found)
 
 
+_LACKING = "no "
 _WITHOUT = ("read as rows without that column", "each of their IDs counts in the loss")
 
 

@@ -15,7 +15,7 @@ import mmap
 import operator
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from pathlib import Path
@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from tokfmt.base.seeds import DRAWN, draws
 from tokfmt.core.chats import ChatTemplateError
 from tokfmt.core.format import Encoded, Encoder
+from tokfmt.core.loss_mask import ATTENTION, TARGET
 from tokfmt.core.output import whole
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of
 from tokfmt.core.reader import U32, Info, Layout, TokenReader, check_interval, largest_id, windows
@@ -34,12 +35,14 @@ from tokfmt.core.records import Block, RecordBatch, RecordReader, SkippedRecords
 from tokfmt.errors import TokenRangeError, UnsafeError, UnsupportedError
 from tokfmt.files.file import File
 from tokfmt.files.place import Place
+from tokfmt.model.rows import RowFacts
 from tokfmt.text.long_texts import UnbrokenTextError, of_file
 
 if TYPE_CHECKING:
     from tokfmt.text.filters import FilterChain
 
 _LARGEST_ID = (1 << 32) - 1  # of a record
+_OF_ATTENTION = f"loss masks of its records ({ATTENTION})"
 _SMALLEST, _LARGEST = 1 << 22, 1 << 26
 _JUDGED = 1 << 21  # code points
 _RATIONED, _TRIMMED, _MAPPED = 1 << 11, 1 << 12, 1 << 7  # records at a time
@@ -279,21 +282,21 @@ def ingest_block(job: Ingestion, item: tuple[int, Block]) -> Shard:
     with (
         whole(Path(f"{path}.tokens")) as tokens,
         whole(Path(f"{path}.lengths")) as lengths,
-        _marking(job, path) as mark,
         _reading(job, number, path) as encode,
+        ExitStack() as opened,
     ):
+        mark = _Marking(job, path, opened)
         for batch in _batches(job, block):
             with _records(job.records, block, batch, sequences):
                 ragged, marks, roles = encode(batch)
             tokens.write(np.ascontiguousarray(ragged.tokens, np.uint32).data)
             lengths.write(np.diff(ragged.offsets).data)
-            if marks is not None:
-                mark(marks)
+            mark(total, len(ragged.tokens), marks)
             chats += ChatCounts.of(roles, marks)
             sequences, total = sequences + len(ragged), total + len(ragged.tokens)
             top, skipped = max(top, largest_id(ragged.tokens)), skipped + batch.skipped
     size = block.stop - block.start
-    return Shard(number, path, sequences, total, top, size, skipped, job.loss_masks, chats)
+    return Shard(number, path, sequences, total, top, size, skipped, mark.words, chats)
 
 
 def _batches(job: Ingestion, block: Block) -> Iterator[RecordBatch]:
@@ -314,14 +317,26 @@ def _batches(job: Ingestion, block: Block) -> Iterator[RecordBatch]:
     yield RecordBatch(texts, skipped=skipped)
 
 
-@contextmanager
-def _marking(job: Ingestion, path: Path) -> Iterator[Callable[[NDArray[np.uint8]], object]]:
-    """Yield the function that writes marks."""
-    if not job.loss_masks:
-        yield lambda marks: None
-        return
-    with whole(Path(f"{path}.marks")) as file:
-        yield lambda marks: file.write(marks.data)
+class _Marking:
+    """The marks of a shard, in a file from the first batch that has some.
+
+    Attributes:
+        words: `Shard.loss_masks`.
+    """
+
+    def __init__(self, job: Ingestion, path: Path, opened: ExitStack) -> None:
+        self.words, self._path, self._opened = job.loss_masks, Path(f"{path}.marks"), opened
+        self._file = opened.enter_context(whole(self._path)) if self.words else None
+
+    def __call__(self, before: int, tokens: int, marks: NDArray[np.uint8] | None) -> None:
+        """Write the marks of some tokens, None if all of them count, after `before` tokens."""
+        if marks is not None and self._file is None:
+            self.words = _OF_ATTENTION
+            self._file = self._opened.enter_context(whole(self._path))
+            for first, last in windows(0, before):
+                self._file.write(bytes([TARGET]) * (last - first))
+        if self._file is not None:
+            self._file.write(bytes([TARGET]) * tokens if marks is None else marks.data)
 
 
 @contextmanager
@@ -482,8 +497,8 @@ class ShardReader(TokenReader):
         """Open the shards; `blocks` are their blocks by number, from which a caller derives the files of origin."""
         self.shards, self.blocks = sorted(shards, key=lambda shard: shard.number), blocks
         self._files = [File(f"{shard.path}.tokens") for shard in self.shards]
-        masks = next((shard.loss_masks for shard in self.shards), "")
-        self._marks = [File(f"{shard.path}.marks") for shard in self.shards] if masks else []
+        masks = next((shard.loss_masks for shard in self.shards if shard.loss_masks), "")
+        self._marks = [File(f"{shard.path}.marks") if shard.loss_masks else None for shard in self.shards]
         self._starts = offsets_of([shard.tokens for shard in self.shards])
         count = sum(shard.sequences for shard in self.shards)
         self._offsets = np.zeros(count + 1, np.int64)
@@ -494,7 +509,10 @@ class ShardReader(TokenReader):
             at += len(lengths)
         np.cumsum(self._offsets, out=self._offsets)
         top = max((shard.max_id for shard in self.shards), default=-1)
-        self.info = Info(Layout.DOCUMENTS, U32, count, int(self._offsets[-1]), max_id=top, loss_masks=masks)
+        notes = RowFacts.of(self.skipped.columns).notes()
+        self.info = Info(
+            Layout.DOCUMENTS, U32, count, int(self._offsets[-1]), max_id=top, loss_masks=masks, notes=notes
+        )
 
     @property
     def skipped(self) -> SkippedRecords:
@@ -515,18 +533,19 @@ class ShardReader(TokenReader):
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
         """See `TokenReader.marks`."""
         check_interval(start, stop, self.info.tokens)
-        if not self._marks:
+        if not self.info.loss_masks:
             return None
-        out = np.empty(stop - start, np.uint8)
+        out = np.full(stop - start, TARGET, np.uint8)  # A shard without marks has those of plain text.
         self._read(self._marks, start, stop, out)
         return out
 
-    def _read(self, files: Sequence[File], start: int, stop: int, out: NDArray[Any]) -> None:
+    def _read(self, files: Sequence[File | None], start: int, stop: int, out: NDArray[Any]) -> None:
         """Read values at positions `start <= p < stop` from the file of each shard."""
         k, width = int(self._starts.searchsorted(start, side="right")) - 1, out.itemsize
         while k < len(self.shards) and (base := int(self._starts[k])) < stop:
             a, b = max(start - base, 0), min(stop, int(self._starts[k + 1])) - base
-            files[k].read_into(a * width, out[base + a - start : base + b - start].view(np.uint8).data)
+            if (file := files[k]) is not None:
+                file.read_into(a * width, out[base + a - start : base + b - start].view(np.uint8).data)
             k += 1
 
     def read_scattered(self, begins: Offsets, places: Offsets, lengths: Offsets, out: Tokens) -> None:
@@ -555,4 +574,5 @@ class ShardReader(TokenReader):
 
     def close(self) -> None:
         for file in (*self._files, *self._marks):
-            file.close()
+            if file is not None:
+                file.close()

@@ -129,7 +129,8 @@ def gather(
 def _contents_of(source: Source, shards: ShardReader, *, every_end: bool) -> tuple[TokenReader, Sequence[str]]:
     """Return the gathered records of a source without separators, with notes on them and on chats."""
     if not source.reader.info.is_text:
-        return without_separators(shards, source.separator, None, source.paths[0], every_end=every_end)
+        reader, notes = without_separators(shards, source.separator, None, source.paths[0], every_end=every_end)
+        return reader, (*shards.info.notes, *notes)
     note = note_on_chats([shards])
     return shards, [note] if note else []
 

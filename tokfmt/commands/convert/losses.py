@@ -272,6 +272,9 @@ def _losses_of_axis(
     stored = {"loss-mask": masks, "inner-boundaries": rows and "inner-boundaries" not in allow_loss}
     split_chosen = request.split is not None or "split" in request.options
     losses = _of_sources(sources, masks=traits.keeps_masks, split_chosen=split_chosen)
+    of_records = any(isinstance(source.reader, RecordReader) for source in sources)
+    if of_records and axis.marks(0, 0) is not None and not any(loss.name == "loss-mask" for loss in losses):
+        losses.append(Loss("loss-mask", axis.info.loss_masks or "loss masks of its records"))  # no first record said so
     lost = [loss for loss in losses if not stored.get(loss.name)]
     closes = traits.keeps_separators and _keeps_separators(axis, allow_loss)
     unmarked = _unmarked(axis, sources, traits) if masks and not traits.keeps_labels and not closes else ()

@@ -356,6 +356,7 @@ class _Run:
                         notes.append(of_chats)
                 else:
                     axis, notes = axis_to_walk(source, stored, every_end=self.request.source.every_end)
+                    notes = [*(stored.info.notes if isinstance(stored, ShardReader) else ()), *notes]
                 drawn = draw(axis, sample, seed) if sample is not None and some is None else None
                 if some is not None and not axis.is_stream:
                     drawn = drawn_records(axis, some.weight)

@@ -21,6 +21,8 @@
 - UTF-8 is strict. If a key occurs twice, the last one counts. Fields that are not read may hold NaN, Infinity and lone
   surrogates. The limits are 512 levels of nesting, and 256 MiB per line (`max_line`).
 - Labels and masks of a record must count the same IDs; the option `loss_mask` chooses one of them, or `all`.
+- Columns are read in every record. Labels and masks that the first record does not have are an error unless the
+  option `loss_mask` names them, and so are several documents in a record.
 - Written lines have json.dumps' spacing: `{"input_ids": [1, 2, 3]}`, `{"text": "..."}`, LF, no byte order mark, and
   non-ASCII characters as they are. If the name ends in .gz or .zst, they are compressed.
 - Several gzip members or zstd frames in a file are one text.

@@ -238,7 +238,7 @@ class _Look:
 
     def _records(self, lines: Lines, parsed: Parsed) -> Iterator[Finding]:
         problems = list(parsed.problems)
-        if self.first.beside:
+        if self.first.columns:
             found = dict[int, Fault]()
             rows_of(lines, parsed, self.first, self.first.masks, self.choice, None, found.setdefault)
             problems += sorted(found.items())

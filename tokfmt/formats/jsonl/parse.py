@@ -16,7 +16,8 @@ import heapq
 import json
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple, cast
@@ -133,6 +134,10 @@ _REFUSED = (msgspec.DecodeError, ValueError, RecursionError)
 Value = str | list[int]
 
 
+ABSENT = msgspec.Raw()
+"""The value of a column in a record without it."""
+
+
 class Parsed(NamedTuple):
     """The records of a batch of lines.
 
@@ -140,11 +145,13 @@ class Parsed(NamedTuple):
         values: The values of the valid lines, in order.
         kept: The indexes of the valid lines in the batch; None if all lines are valid.
         problems: The index and the problem of each other line.
+        columns: Of each column that a valid line has, the value in every valid line: raw JSON, or `ABSENT`.
     """
 
     values: Sequence[Any]
     kept: list[int] | None
     problems: list[tuple[int, Problem]]
+    columns: Mapping[str, Sequence[msgspec.Raw]] = {}
 
     def indexes(self, lines: int) -> Sequence[int]:
         """Return the indexes of the valid lines in a batch of so many lines."""
@@ -152,7 +159,8 @@ class Parsed(NamedTuple):
 
     def some(self, first: int, last: int, lines: int) -> Parsed:
         """Return only the values `first <= i < last`; `lines` is the number of lines of the batch."""
-        return Parsed(self.values[first:last], list(self.indexes(lines)[first:last]), self.problems)
+        columns = {name: values[first:last] for name, values in self.columns.items()}
+        return Parsed(self.values[first:last], list(self.indexes(lines)[first:last]), self.problems, columns)
 
 
 class Parser:
@@ -163,6 +171,7 @@ class Parser:
         path: The keys that lead to the value.
         others: True if other fields are ignored; else a record with other fields is a problem.
         beside: Fields at the top level that are read elsewhere, so that they are not other fields.
+        columns: Those of them whose values are returned, of records of IDs.
         chats: The value is a list of messages, whose text is that of `core.chats.chat_text`.
         pairs: The value is a prompt, whose text is that of `core.chats.pair_text` with the completion beside it.
     """
@@ -174,20 +183,24 @@ class Parser:
         others: bool,
         beside: tuple[str, ...] = (),
         *,
+        columns: tuple[str, ...] = (),
         chats: bool = False,
         pairs: Pairs = "",
     ) -> None:
-        self.kind, self.path, self.others, self.beside, self.chats, self.pairs = (
+        self.kind, self.path, self.others, self.beside, self.columns, self.chats, self.pairs = (
             kind,
             path,
             others,
             beside,
+            columns,
             chats,
             pairs,
         )
-        self._holds_any = bool(others or beside or chats)
+        self._holds_any = bool(others or beside or columns or chats)
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
+        self._bare: msgspec.json.Decoder[Any] | None = None  # of records without any other field
         self._value: Callable[[Any], Any] = self._walk
+        self._raw: Callable[[Any], Any] | None = None
         if pairs:
             self._decoder, self._value = msgspec.json.Decoder(dict[str, Any]), self._pair
         elif not any(key.isdecimal() or _UNFIT.search(key) for key in path):
@@ -199,15 +212,22 @@ class Parser:
                 else list[Annotated[int, msgspec.Meta(ge=0, le=LARGEST_ID)]]
             )
             for depth, key in reversed(list(enumerate(path))):
-                more = {f"beside{k}": name for k, name in enumerate(() if depth else beside)}
+                more = {f"beside{k}": name for k, name in enumerate(() if depth else (*columns, *beside))}
+                if columns and not depth:
+                    bare = msgspec.defstruct(
+                        "Bare", [("value", value)], rename={"value": key}, forbid_unknown_fields=True
+                    )
+                    self._bare = msgspec.json.Decoder(bare)
                 value = msgspec.defstruct(
                     "Record",
-                    [("value", value), *((name, msgspec.Raw, msgspec.Raw()) for name in more)],
+                    [("value", value), *((name, msgspec.Raw, ABSENT) for name in more)],
                     rename={"value": key, **more},
                     forbid_unknown_fields=not others,
                 )
             self._decoder = msgspec.json.Decoder(value)
             self._value = operator.attrgetter(".".join(["value"] * len(path)))
+            if columns:
+                self._raw = operator.attrgetter(*(f"beside{k}" for k in range(len(columns))))
             if chats:
                 self._value = partial(_text_of_chat, self._value)
 
@@ -245,28 +265,55 @@ class Parser:
 
     def at_once(self, lines: Lines) -> Parsed | None:
         """Return the records of a batch if all lines are surely valid, else None."""
-        if not lines.braced() or (self._holds_any and not skippable(lines)):
+        if not lines.braced():
+            return None
+        text = lines.joined()
+        if self._bare is not None:
+            with suppress(*_REFUSED):  # a record has another field, or is not valid
+                records = self._bare.decode_lines(text)
+                return Parsed(list(map(self._value, records)), None, []) if len(records) == len(lines) else None
+        if (self.columns and self._bare is None) or (self._holds_any and not skippable(lines)):
             return None
         try:
-            records = self._decoder.decode_lines(lines.joined())
-            return Parsed(list(map(self._value, records)), None, []) if len(records) == len(lines) else None
+            records = self._decoder.decode_lines(text)
+            values = list(map(self._value, records))
         except _REFUSED:
             return None
+        columns = self._columns_of(map(self._raw, records)) if self._raw else {}
+        return Parsed(values, None, [], columns) if len(records) == len(lines) else None
+
+    def _columns_of(self, rows: Iterable[tuple[msgspec.Raw, ...]]) -> dict[str, Sequence[msgspec.Raw]]:
+        """Return the values by name of column, given those of each record."""
+        found = list(rows)
+        if found.count((ABSENT,) * len(self.columns)) == len(found):
+            return {}
+        by_name = zip(self.columns, zip(*found, strict=True), strict=True)
+        return {name: values for name, values in by_name if values.count(ABSENT) < len(values)}
+
+    def _columns_in(self, line: bytes) -> tuple[msgspec.Raw, ...]:
+        """Return the values of the columns in a valid line."""
+        try:
+            fields: dict[str, Any] = _FIELDS.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError):  # NaN or lone surrogates in another field
+            fields = {name: msgspec.Raw(json.dumps(value).encode()) for name, value in json.loads(line).items()}
+        return tuple(fields.get(name, ABSENT) for name in self.columns)
 
     def __call__(self, lines: Lines) -> Parsed:
         """Return the records and the problems of a batch of lines."""
         parsed = self.at_once(lines)
         if parsed is not None:
             return parsed
-        values, kept, problems = [], [], []
+        values, kept, problems, rows = [], [], [], list[tuple[msgspec.Raw, ...]]()
         for index, line in enumerate(lines.tolist()):
             value = self.one(line)
             if isinstance(value, (str, list)):
                 values.append(value)
                 kept.append(index)
+                if self.columns:
+                    rows.append(self._columns_in(line))
             else:
                 problems.append((index, value))
-        return Parsed(values, kept if problems else None, problems)
+        return Parsed(values, kept if problems else None, problems, self._columns_of(rows) if rows else {})
 
     def one(self, line: bytes) -> Value | Problem:
         """Return the record of one line, or its problem."""
@@ -297,7 +344,7 @@ class Parser:
                 elif of_ids := next((other for other in names if _are_ids(step(document, other))), ""):
                     remedy = _read_as_ids(shown_path((*self.path[:depth], of_ids)))
                 return Fault(f'has no field "{name}"', found=_fields_of(names, self.path[:depth]), remedy=remedy)
-            known = (key, *self.beside) if not depth else (key,)
+            known = (key, *self.columns, *self.beside) if not depth else (key,)
             others += [shown_path((*self.path[:depth], other)) for other in names if other not in known]
             document = step(document, key)
         value = self._checked(record if self.pairs else document, name)
@@ -315,7 +362,7 @@ class Parser:
                 loaded = json.loads(bytes(value))
                 fields = loaded if isinstance(loaded, dict) else {str(k): item for k, item in enumerate(loaded)}
                 fields[key] = json.dumps(fields[key]).encode()
-            known = (key, *self.beside) if not depth else (key,)
+            known = (key, *self.columns, *self.beside) if not depth else (key,)
             others = [other for other in fields if other not in known]
             if len(others) > NAMED_FIELDS:
                 others = heapq.nsmallest(NAMED_FIELDS, others)

@@ -13,11 +13,10 @@ import numpy as np
 
 from tokfmt.core.chats import COMPLETION, PROMPT, TOOLS, Pairs, are_messages, field_of_chats, pairs_of
 from tokfmt.core.field_path import shown_path, value_at
-from tokfmt.core.loss_mask import ALL, ATTENTION, COUNTING, LOSS_MASK, STARTS, mask_fields
+from tokfmt.core.loss_mask import ALL, ATTENTION, COUNTING, LABELS, LOSS_MASK, MASKS, STARTS
 from tokfmt.core.reader import ByteOffset
 from tokfmt.core.records import Line
 from tokfmt.errors import TokfmtError
-from tokfmt.files.place import Place
 from tokfmt.formats.jsonl.index import RawIndex, misplaced
 from tokfmt.formats.jsonl.lines import Lines, Positions, TextFile, border, line_number, walk
 from tokfmt.formats.jsonl.options import ReadOptions
@@ -224,10 +223,10 @@ class First(NamedTuple):
         kind: Content of the records: "text" or "ids".
         keys: The keys that lead to the text or the IDs.
         inferred: What was inferred.
-        beside: Its fields of labels, masks, padding and starts of documents, as far as they are to be read.
-        passed: Its fields of labels and masks that an option leaves out.
+        columns: The columns that are read beside the IDs, wherever records have them.
+        announced: Those that the first record has, or that an option names.
+        passed: Labels and masks that an option leaves out.
         has_unread_mask: It has a loss mask, and no option states which IDs it speaks of.
-        counts_attended: An option takes what excludes padding as a loss mask, too.
         chats: Its text is a list of messages, or a prompt with its completion.
         pairs: What its prompt and its completion are.
         fields: The names of its fields.
@@ -237,10 +236,10 @@ class First(NamedTuple):
     kind: Kind
     keys: tuple[str, ...]
     inferred: tuple[str, ...] = ()
-    beside: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    announced: tuple[str, ...] = ()
     passed: tuple[str, ...] = ()
     has_unread_mask: bool = False
-    counts_attended: bool = False
     chats: bool = False
     pairs: Pairs = ""
     fields: tuple[str, ...] = ()
@@ -249,18 +248,17 @@ class First(NamedTuple):
     @property
     def masks(self) -> tuple[str, ...]:
         """The fields that state which IDs count in the loss."""
-        also = (ATTENTION,) if self.counts_attended else ()
-        return tuple(name for name in self.beside if name in (*COUNTING, *also))
+        return tuple(name for name in self.announced if name in COUNTING)
 
     @property
     def is_packed(self) -> bool:
         """True if records hold several documents, whose starts are read."""
-        return self.numbers or not {*DIVIDING}.isdisjoint(self.beside)
+        return self.numbers or not {*DIVIDING}.isdisjoint(self.announced)
 
     def parser(self, *, others: bool) -> Parser:
         """Return a parser of the records; with `others`, it ignores other fields."""
-        beside = (*self.beside, *self.passed, *((COMPLETION,) if self.pairs else ()))
-        return Parser(self.kind, self.keys, others, beside, chats=self.chats, pairs=self.pairs)
+        beside = (*self.passed, *((COMPLETION,) if self.pairs else ()))
+        return Parser(self.kind, self.keys, others, beside, columns=self.columns, chats=self.chats, pairs=self.pairs)
 
 
 def first_record(parts: Iterable[Part], options: ReadOptions, *, is_lenient: bool, collects: bool = False) -> First:
@@ -292,7 +290,7 @@ def first_record(parts: Iterable[Part], options: ReadOptions, *, is_lenient: boo
                 return First("text", keys["text"], fields=fields)
             if shown == "ids" if stated is None else isinstance(value, dict):
                 both = (_BOTH.format(*map(shown_path, keys.values())),) * (isinstance(text, str) and stated is None)
-                return _of_ids(lines.text.path, value, keys["ids"], both, options)._replace(fields=fields)
+                return _of_ids(value, keys["ids"], both, options)._replace(fields=fields)
             if not is_lenient and stated is None and isinstance(text, Fault) and not faults:
                 faults.append(line_error(lines, index, text))
                 if not collects:
@@ -330,22 +328,26 @@ def _kind_of(ids: object, text: object) -> Kind | None:
     return None if ids is None else "ids"
 
 
-def _of_ids(
-    path: Place, record: object, keys: tuple[str, ...], inferred: tuple[str, ...], options: ReadOptions
-) -> First:
-    """Return what a record of IDs shows, with the fields beside the IDs that are read as those of Parquet are."""
-    lists = [name for name, value in record.items() if isinstance(value, list)] if isinstance(record, dict) else []
-    if len(keys) > 1:
+def _of_ids(record: object, keys: tuple[str, ...], inferred: tuple[str, ...], options: ReadOptions) -> First:
+    """Return what a record of IDs shows. Of its columns, an option names labels and masks that later records have."""
+    if len(keys) > 1 or not isinstance(record, dict):
         return First("ids", keys, inferred)
-    choice = options.loss_mask
-    masks = mask_fields(path, lists, choice)
-    if {LOSS_MASK, STARTS} <= {*lists} and choice is None:  # packed rows of Megatron-Bridge
-        masks = (*masks, LOSS_MASK)
-    starts = tuple(name for name in DIVIDING if name in lists and (name != STARTS or LOSS_MASK in masks))
-    attention = (ATTENTION,) if ATTENTION in lists else ()
-    numbered = record.get(ATTENTION) if isinstance(record, dict) and attention else ()
-    numbers = any(type(value) is int and value > 1 for value in numbered or ())
-    passed = tuple(name for name in COUNTING if name in lists and name not in masks and choice is not None)
-    unread = choice is None and LOSS_MASK in lists and LOSS_MASK not in masks
-    counts_attended = choice == ALL and bool(attention)
-    return First("ids", keys, inferred, (*masks, *starts, *attention), passed, unread, counts_attended, numbers=numbers)
+    choice, name = options.loss_mask, LOSS_MASK if options.loss_mask in ("own", "next") else options.loss_mask
+    there = [name for name, value in record.items() if value is None or isinstance(value, list)]
+    others = {*record, *keys} - {*there}  # a number or a text of the first record is no column
+    chosen = (LABELS, *MASKS) if choice in (None, ALL) else (str(name),)
+    if {LOSS_MASK, STARTS} <= {*there} and choice is None:  # packed rows of Megatron-Bridge
+        chosen = (*chosen, LOSS_MASK)
+    starts = tuple(name for name in DIVIDING if name != STARTS or LOSS_MASK in chosen)
+    columns = tuple(name for name in (*chosen, *starts, ATTENTION) if name not in others)
+    numbered = record.get(ATTENTION) if ATTENTION in there else ()
+    return First(
+        "ids",
+        keys,
+        inferred,
+        columns,
+        tuple(one for one in columns if one in there or one == name),
+        () if choice is None else tuple(name for name in COUNTING if name not in (*chosen, *others)),
+        has_unread_mask=choice is None and LOSS_MASK in there and LOSS_MASK not in chosen,
+        numbers=any(type(value) is int and value > 1 for value in numbered or ()),
+    )

@@ -69,10 +69,10 @@ class JsonlReader(RecordReader):
             )
         if first.has_unread_mask:
             notes.append(f'the field "{LOSS_MASK}" of its records is not read: {MASK_OPTION}')
-        if ATTENTION in first.beside:
+        if ATTENTION in first.announced:
             notes.append(f'"{ATTENTION}" of its records is read: what it excludes at their ends is padding, left out')
         if first.is_packed:
-            name = next((name for name in DIVIDING if name in first.beside), ATTENTION)
+            name = next((name for name in DIVIDING if name in first.announced), ATTENTION)
             notes.append(f'its records are packed rows, which "{name}" divides into their documents')
         indexes = [part.index for part in self.parts if part.index is not None]
         known = len(indexes) == len(self.parts) and numbering is None
@@ -218,13 +218,16 @@ class JsonlReader(RecordReader):
         skip, take = self._window(block) if is_packed else (0, -1)
         for lines, parsed, skipped in self._parsed(block):
             rows = self._rows(lines, parsed, self._masks)
+            numbers = {} if rows.counts is None else rows.facts.numbers()
             if is_packed:
                 count = len(rows.offsets) - 1
                 first, last = min(skip, count), count if take < 0 else min(count, skip + take)
                 rows = some_rows(rows, first, last)
                 skip, take = skip - first, take if take < 0 else take - (last - first)
-            marks = rows.marks & np.uint8(TARGET) if self._masks and rows.marks is not None else None
-            yield RecordBatch(ragged=Ragged(rows.tokens, rows.offsets), skipped=skipped, marks=marks)
+            stated = self._masks or (rows.facts.inside and self._masks is not None)
+            marks = rows.marks & np.uint8(TARGET) if stated and rows.marks is not None else None
+            noted = skipped + SkippedRecords(columns=numbers) if numbers else skipped
+            yield RecordBatch(ragged=Ragged(rows.tokens, rows.offsets), skipped=noted, marks=marks)
             if take == 0:
                 return
 
