@@ -1,6 +1,7 @@
 """The same rows with the same columns, in each format of rows, are the documents, marks and notes of plain lists."""
 
 import json
+import pickle
 
 import h5py
 import numpy as np
@@ -298,3 +299,23 @@ def test_any_window_of_many_groups_is_what_the_whole_has(write, tmp_path):
         assert [dataset[k].tolist() for k in (0, 1499, 751, 750, 3)] == [kept[k] for k in (0, 1499, 751, 750, 3)]
         for start in range(0, len(flat), 9_999):
             assert dataset.reader.tokens(start, min(start + 40_000, len(flat))).tolist() == flat[start : start + 40_000]
+
+
+def test_no_rows_and_rows_of_nothing_are_read(tmp_path):
+    nothing = np.zeros((0, 4), "i4")
+    np.savez(tmp_path / "x.npz", input_ids=nothing, attention_mask=nothing)
+    with tokfmt.open(tmp_path / "x.npz", eos="none") as dataset:
+        assert dataset[:].tolist() == []
+    source = mds(tmp_path, {"input_ids": [[], [0, 0], [1, 2]], "attention_mask": [[], [0, 0], [1, 0]]})
+    with tokfmt.open(source, eos="none") as dataset:
+        assert dataset[:].tolist() == [[], [], [1]]
+        assert pickle.loads(pickle.dumps(dataset.reader)).tokens(0, 1).tolist() == [1]
+
+
+def test_files_of_rows_are_joined_and_those_without_columns_are_not_among_them(tmp_path):
+    np.savez(tmp_path / "x.npz", input_ids=[[1, 2], [3, 0]], attention_mask=[[1, 1], [1, 0]])
+    np.savez(tmp_path / "y.npz", input_ids=[[1, 2]])
+    with tokfmt.open([tmp_path / "x.npz"] * 2, eos="none") as dataset:
+        assert dataset[:].tolist() == [[1, 2], [3]] * 2
+    with pytest.raises(FormatError, match=r"y.npz.*is not read as x.npz is"):
+        tokfmt.open([tmp_path / "x.npz", tmp_path / "y.npz"], eos="none")

@@ -575,7 +575,7 @@ class Decoder:
             near = int(np.searchsorted(bounds, bounds[first] + self.together, side="right")) - 1
             first = min(max(first + 1, near), first + _ROWS, count)
         begins = [rows.byte_of(first, 0)[0] if first else 0 for first in cuts]
-        for first, last, begin, end in zip(cuts, [*cuts[1:], count], begins, [*begins[1:], None], strict=True):
+        for first, last, begin, end in zip(cuts, [*cuts[1:], count], begins, [*begins[1:], None], strict=False):
             size = (rows.file.identity.size if end is None else end) - (begin or 0)
             name = f"{rows.item}s {first:,} to {last - 1:,}"
             decode = partial(self.decode, rows, first, last)
