@@ -79,6 +79,7 @@ CASES = {
     "padding and labels": {"attention_mask": ATTENTION, "labels": LABELS},
     "padding and a mask": {"attention_mask": ATTENTION, "completion_mask": COUNTS},
     "padding at the left": {"input_ids": LEFT, "attention_mask": [[0, 0, 1, 1, 1], [0, 1, 1, 1, 1]]},
+    "exclusion inside": {"attention_mask": [[1, 0, 1, 1, 1, 1, 0, 0], [1] * 8, [0, 1, 0, 0, 1, 0, 0, 0]]},
     "numbers": {"attention_mask": NUMBERED, "labels": LABELS},
     "segments": {"inputs_segmentation": NUMBERED},
     "positions": {
@@ -118,7 +119,7 @@ def test_rows_mean_the_same_in_every_format(write, case, tmp_path):
     tokfmt.convert(source, tmp_path / "out.parquet", eos="none", verify=True)
     out = pq.read_table(tmp_path / "out.parquet").to_pydict()
     assert out["input_ids"] == [[token for token, _ in row] for row in documents]
-    if not {"labels", *MASKS}.isdisjoint(columns):
+    if facts["inside"] or not {"labels", *MASKS}.isdisjoint(columns):
         assert out["labels"] == [[token if counts else -100 for token, counts in row] for row in documents]
     (verdict,) = tokfmt.check(source, deep=True)
     assert not [finding for finding in verdict.findings if finding.severity == "error"]

@@ -349,6 +349,7 @@ def with_columns(
     """
     if not columns:
         return IdRows(tokens, offsets, facts=RowFacts(len(offsets) - 1))
+    second = COMPLETION if COMPLETION in columns else TARGETS  # its name, if it is behind the IDs from here on
     tokens, offsets, columns = _completed(tokens, offsets, columns, how, report)
     rows, columns = _of_equal_length(tokens, offsets, columns, report)
     excluded = _excluded(rows, report)
@@ -379,7 +380,7 @@ def with_columns(
         _count(fill),
         _count(inside),
         jumps,
-        {name: _count(~there) for name, there in rows.there.items() if not there.all()},
+        {second if name == COMPLETION else name: _count(~one) for name, one in rows.there.items() if not one.all()},
     )
     bounds = offsets_of(kept.view(np.uint8))
     firsts, own_rows = bounds[documents], bounds[rows.offsets]
