@@ -107,8 +107,8 @@ def members(path: Place) -> Iterator[Member]:
         UnsafeError: A name leaves the archive, a member is a link or a device, or a size would exhaust memory.
         CorruptError: A header does not fit its checksum.
     """
-    with closing(open_file(path)) as file:
-        stream: Any = io.BufferedReader(Stream(file), _BUFFER)
+    with closing(open_file(path)) as file, io.BufferedReader(Stream(file), _BUFFER) as plain:  # frees its buffer
+        stream: Any = plain
         if path.name.endswith(".gz") or file.read(0, min(file.size, 2)) == b"\x1f\x8b":
             stream = gzip.GzipFile(fileobj=stream)
         at, name = 0, ""
