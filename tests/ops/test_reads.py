@@ -287,6 +287,40 @@ def test_statistics_read_row_groups_once(parquet):
     assert asked.bytes_of(".parquet") < 1.1 * parquet.stat().st_size
 
 
+THOUSAND = 1_000
+
+
+@pytest.fixture(scope="module")
+def of_thousand(tmp_path_factory):
+    """Groups of 1,000 documents that end with a separator: more tokens than a thread keeps decoded."""
+    path = tmp_path_factory.mktemp("thousand") / "x.parquet"
+    documents = documents_of(32 * THOUSAND, 128)
+    rows = pa.ListArray.from_arrays(
+        pa.array(np.arange(0, documents.size + 1, 128, np.int32)), pa.array(documents.ravel())
+    )
+    pq.write_table(
+        pa.table({"input_ids": rows}), path, row_group_size=THOUSAND, compression="none", use_dictionary=False
+    )
+    return path
+
+
+@pytest.mark.parametrize(("name", "eos"), [("modalities", EOS), ("megatron", EOS), ("flat-tokens", None)])
+def test_groups_of_a_thousand_rows_are_read_once_and_few_for_their_ends(of_thousand, tmp_path, name, eos):
+    with asked_of(of_thousand.parent) as asked:
+        tokfmt.convert(of_thousand, tmp_path / "x", to_format=name, eos=eos, executor="threads", jobs=2, manifest=False)
+    assert asked.bytes_of(".parquet") < 1.5 * of_thousand.stat().st_size
+
+
+def test_groups_of_a_thousand_rows_are_read_once_in_order(of_thousand):
+    size = of_thousand.stat().st_size
+    with asked_of(of_thousand.parent) as asked:
+        tokfmt.stats(of_thousand)
+    assert asked.bytes_of(".parquet") < 1.5 * size
+    with asked_of(of_thousand.parent) as asked, tokfmt.open(of_thousand) as dataset:
+        assert sum(len(dataset[number]) for number in range(len(dataset))) == 32 * THOUSAND * 128
+    assert asked.bytes_of(".parquet") < 1.5 * size
+
+
 @pytest.mark.parametrize("group", [1, 4, 1000])
 def test_the_sequence_at_a_position_of_row_groups(tmp_path, group):
     """Of several files, in any order of questions, with empty sequences."""

@@ -274,11 +274,13 @@ class Axis(ABC):
         length: Number of slots.
         dtype: Unsigned dtype of what `tokens` returns, in native byte order.
         values: All of them, if they are in memory; else None.
+        decoded_parts: Number of parts of a file that are decoded to read a slot of them; 0 if a slot takes no others.
     """
 
     length: int
     dtype: Dtype
     values: NDArray[Any] | None = None
+    decoded_parts: int = 0
 
     @abstractmethod
     def tokens(self, start: int, stop: int) -> Tokens:

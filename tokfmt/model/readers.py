@@ -373,5 +373,10 @@ def sequence_reader(reader: TokenReader) -> Callable[[int], Tokens]:
     A short read from the cache takes little longer than a call. Every decision that is the same for all sequences is
     made once. The function holds caches and file descriptors of this process, so it cannot be pickled.
     """
-    content = reader if isinstance(reader, ContentReader) else ContentReader(from_reader(reader))
-    return content.one_reader()
+    if isinstance(reader, ContentReader):
+        return reader.one_reader()
+    dataset = from_reader(reader)
+    if reader.decoded_parts:  # Nothing is left out of a sequence, so that the lengths of the others do not matter.
+        find = dataset.spans.finder()
+        return lambda number: reader.tokens(*find(number))
+    return ContentReader(dataset).one_reader()

@@ -44,6 +44,7 @@ _SHARE = 0.9  # Share of sequences that end with one ID, from which the user is 
 _MOST, _RUNS = 4096, 64  # Sequences that are looked at, in runs of neighbors.
 _SEARCHED, _INSIDE = 256, 1 << 14  # Sequences that are searched for an ID inside, and tokens of each.
 _AT_ONCE, _SEVERAL = 1 << 18, 2
+_PIECES, _NEAR = 8, 1 << 8  # Pieces for which there is one run, and sequences of a piece that are looked at together.
 _NOTHING = np.empty(0, np.int64)
 _HELD = 1 << 19  # Tokens of the sequences that are looked at, up to which they are read wholly.
 
@@ -93,6 +94,8 @@ class Ends(NamedTuple):
 def sample_ends(axis: Axis, spans: Spans, runs: Runs | None = None, most: int = _MOST) -> Ends:
     """Look at the ends of sequences, spread over a dataset. Of a few sequences, all tokens are read, each run at once.
 
+    Where a slot takes a whole piece of a file, few pieces are looked at, and each is decoded once.
+
     Args:
         axis: The axis.
         spans: The extents of its sequences.
@@ -100,17 +103,22 @@ def sample_ends(axis: Axis, spans: Spans, runs: Runs | None = None, most: int = 
         most: Number of sequences that are looked at by default, at most.
     """
     if runs is None:
-        runs = _spread(spans.count, most) if spans.count > most else list(windows(0, spans.count, _AT_ONCE))
+        runs = list(windows(0, spans.count, _AT_ONCE))
+        if spans.count > most:
+            number = max(2, axis.decoded_parts // _PIECES) if axis.decoded_parts else _RUNS
+            runs = _spread(spans.count, most, min(_RUNS, number))
     counts, full, tokens = Counter[int](), 0, None
     looked = sum(last - first for first, last in runs)
-    for together in [runs] if looked <= _AT_ONCE else [[run] for run in runs]:  # A store is asked side by side.
+    at_once = looked <= _AT_ONCE and not axis.decoded_parts
+    some = [window for run in runs for window in windows(*run, _NEAR)] if axis.decoded_parts else runs
+    for together in [runs] if at_once else [[run] for run in some]:  # A store is asked side by side.
         extents = [spans.extents(*run) for run in together]
         if len(extents) == 1:
             ((starts, stops),) = extents
         else:
             starts, stops = (np.concatenate([_NOTHING, *(one[k] for one in extents)]) for k in (0, 1))
         places, held = np.cumsum(stops - starts), stops > starts
-        if spans.tiles and looked <= _AT_ONCE and places[-1:].sum() <= _HELD:
+        if spans.tiles and at_once and places[-1:].sum() <= _HELD:
             wanted = [(int(begins[0]), int(ends[-1])) for begins, ends in extents]
             found = [axis.tokens(*one) for one in wanted] if len(wanted) < _SEVERAL else axis.intervals(wanted)
             tokens = next(iter(found)) if len(wanted) == 1 else np.concatenate([np.empty(0, axis.dtype), *found])
@@ -122,9 +130,9 @@ def sample_ends(axis: Axis, spans: Spans, runs: Runs | None = None, most: int = 
     return Ends(looked, spans.count, full, counts, partial(_is_inside, axis, spans, runs), tokens)
 
 
-def _spread(count: int, most: int) -> Runs:
+def _spread(count: int, most: int, runs: int = _RUNS) -> Runs:
     """Return runs of neighbors, `most` sequences in all, of which the first and the last are those of the dataset."""
-    run = max(1, most // _RUNS)
+    run = max(1, most // runs)
     starts = np.linspace(0, count - run, most // run).astype(np.int64).tolist()
     return [(start, start + run) for start in starts]
 

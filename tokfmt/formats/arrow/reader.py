@@ -231,6 +231,7 @@ class ColumnReader(RowsReader):
         ]
         # With `allow_partial`, `keep_readable` decoded every group and left out the damaged ones.
         super().__init__(groups, has_columns=bool(column.beside), jobs=hints.jobs, is_decoded=hints.allow_partial)
+        self.decoded_parts = len(groups)
         self.info = replace(self._info(containers, column, options, hints, found), damage=damage, lost=lost)
 
     def _info(
