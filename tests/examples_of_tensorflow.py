@@ -1,5 +1,9 @@
 """Records of tf.train.Example, byte by byte."""
 
+import struct
+
+import google_crc32c
+
 
 def varint(value):
     value %= 2**64
@@ -24,3 +28,18 @@ def example(**features):
             value = 1, field(1, value)
         entries += field(1, field(1, name.encode()) + field(2, field(*value)))
     return field(1, entries)
+
+
+def sealed(data):
+    """The masked CRC-32C of bytes."""
+    crc = google_crc32c.value(data)
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) % 2**32)
+
+
+def framed(*records):
+    """A TFRecord file of records."""
+    out = b""
+    for data in records:
+        length = struct.pack("<Q", len(data))
+        out += length + sealed(length) + data + sealed(data)
+    return out

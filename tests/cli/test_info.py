@@ -43,7 +43,7 @@ def test_facts_are_those_of_the_opened_dataset(name):
             assert found.max_id in {stored, max(stored, -1 if found.eos_id is None else found.eos_id)}
     told = lines(found)
     assert len(told) <= 15 and not any("\n" in line for line in told)
-    assert len([line for line in told if line.startswith("  separator")]) == 1
+    assert len([line for line in told if line.startswith("  separator")]) <= 1
 
 
 def test_a_recipe_has_the_samples_that_it_computes():

@@ -4,21 +4,15 @@ import gzip
 import struct
 import zlib
 
-import google_crc32c
 import numpy as np
 import pyarrow.parquet
 import pytest
-from examples_of_tensorflow import example, field, varint
+from examples_of_tensorflow import example, field, framed, sealed, varint
 
 import tokfmt
 from tokfmt.errors import LossyConversionError, TokfmtError
 from tokfmt.formats.tfrecord import FORMAT
 from tokfmt.testing import FormatContract
-
-
-def sealed(data):
-    crc = google_crc32c.value(data)
-    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) % 2**32)
 
 
 def frames(raw):
@@ -31,14 +25,6 @@ def frames(raw):
         assert raw[at + 12 + length : at + 16 + length] == sealed(data)
         yield data
         at += 16 + length
-
-
-def framed(*records):
-    out = b""
-    for data in records:
-        length = struct.pack("<Q", len(data))
-        out += length + sealed(length) + data + sealed(data)
-    return out
 
 
 def taken(data, number):
@@ -128,12 +114,16 @@ def test_the_feature_of_ids_is_inferred_from_names_and_lists(tmp_path):
     ):
         tokfmt.open(path)
     path.write_bytes(framed(example(inputs=[1, 4], targets=[2, 3])))
-    assert read(path) == [[1, 4]]
+    assert read(path, options={"field": "inputs"}) == [[1, 4]]
     assert read(path, options={"field": "targets"}) == [[2, 3]]
     path.write_bytes(framed(example(inputs=[], targets=[2, 3]), example(inputs=[], targets=[4])))
     assert read(path) == [[2, 3], [4]]
     path.write_bytes(framed(example(inputs=[0], targets=[2, 3])))  # as Tensor2Tensor writes a language model
     assert read(path) == [[2, 3]]
+    path.write_bytes(framed(*[example(inputs=[], targets=[2, 3])] * 20, example(inputs=[5, 6], targets=[2, 3])))
+    with pytest.raises(TokfmtError, match="record 20 has inputs, which the first records have not.*field=targets"):
+        read(path)
+    assert read(path, options={"field": "targets"}) == [[2, 3]] * 21
 
 
 def test_labels_and_masks_are_loss_masks(tmp_path):
@@ -156,6 +146,63 @@ def test_labels_and_masks_are_loss_masks(tmp_path):
         with pytest.raises(TokfmtError, match=words):
             read(path)
         assert read(path, allow_loss=["loss-mask"]) == [[8]]
+
+
+def test_columns_that_only_later_records_have_are_not_passed_over(tmp_path):
+    path = tmp_path / "x.tfrecord"
+    path.write_bytes(framed(*[example(ids=[1, 2])] * 20, example(ids=[1, 2], labels=[-100, 2])))
+    with pytest.raises(TokfmtError, match="record 20 has labels, which the first records have not.*field=ids"):
+        read(path)
+    assert read(path, options={"field": "ids"}) == [[1, 2]] * 21
+
+
+def test_targets_are_completions_or_labels_and_never_dropped(tmp_path):
+    path = tmp_path / "x.tfrecord"
+    path.write_bytes(framed(*[example(inputs=[1, 2, 3], targets=[2, 3, 0])] * 2))
+    assert read(path) == [[1, 2, 3]] * 2
+    path.write_bytes(framed(*[example(inputs=[1, 2, 3], targets=[2, 3, 4])] * 2))
+    assert read(path) == [[1, 2, 3, 4]] * 2
+    path.write_bytes(framed(example(inputs=[1, 2, 3], targets=[2, 3, 0]), example(inputs=[1, 2], targets=[3, 4])))
+    assert read(path) == [[1, 2, 3, 2, 3, 0], [1, 2, 3, 4]]
+    with pytest.raises(LossyConversionError, match="targets"):
+        tokfmt.convert(path, tmp_path / "y.tfrecord", eos="none")
+    tokfmt.convert(path, tmp_path / "y.parquet", eos="none", verify=True)
+    labels = pyarrow.parquet.read_table(tmp_path / "y.parquet")["labels"].to_pylist()
+    assert labels == [[-100] * 3 + [2, 3, 0], [-100, -100, 3, 4]]
+    done = tokfmt.convert(path, tmp_path / "y.tfrecord", eos="none", allow_loss="loss-mask")
+    assert read(tmp_path / "y.tfrecord") == [[1, 2, 3, 2, 3, 0], [1, 2, 3, 4]]
+    assert done.tokens == 10
+    for inputs, targets in (([1, 2, 3], [2, 3, 4]), ([1, 2, 3], [2, 9, 0]), ([1, 2, 3], [2, 3])):
+        segments = {"inputs_segmentation": [1] * 3}
+        path.write_bytes(framed(example(inputs=inputs, targets=targets, **segments)))
+        with pytest.raises(TokfmtError, match="record 0 has targets.*field=inputs reads the inputs alone"):
+            read(path)
+        assert read(path, options={"field": "inputs"}) == [inputs]
+
+
+def test_targets_alone_are_divided_by_their_own_segments(tmp_path):
+    path, other = tmp_path / "x.tfrecord", {"inputs_segmentation": [1, 1], "inputs": [7, 7]}
+    path.write_bytes(framed(example(targets=[1, 2, 3, 0], targets_segmentation=[1, 1, 2, 0], **other)))
+    assert read(path, options={"field": "targets"}) == [[1, 2], [3]]
+
+
+def test_sequences_of_packed_records_are_counted_found_and_kept_before_a_cut(tmp_path):
+    path, ids = tmp_path / "x.tfrecord", list(range(1, 9))
+    records = [example(inputs=ids, inputs_segmentation=[1, 1, 1, 2, 2, k % 3, 0, 0]) for k in range(2_000)]
+    path.write_bytes(framed(*records))
+    rows = [ids[:3], ids[3:5], ids[5:6], ids[:3], ids[3:6]]
+    wanted = [row for k in range(2_000) for row in ((rows[:2], rows[:3], rows[3:])[k % 3])]
+    with tokfmt.open(path, eos="none") as dataset:
+        assert len(dataset) == len(wanted)
+        for first in (0, 1, 1_111, len(wanted) - 2):
+            assert dataset[first : first + 2].tolist() == wanted[first : first + 2]
+    raw = path.read_bytes()
+    path.write_bytes(raw[: len(raw) // 2])
+    done = tokfmt.convert(path, tmp_path / "y.jsonl", eos="none", allow_partial=True)
+    assert done.sequences == sum(
+        len((rows[:2], rows[:3], rows[3:])[k % 3]) for k in range(len(raw) // 2 * 2_000 // len(raw))
+    )
+    assert read(tmp_path / "y.jsonl") == wanted[: done.sequences]
 
 
 def test_text_is_tokenized(tmp_path):

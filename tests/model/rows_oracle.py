@@ -76,6 +76,9 @@ def read(ids, columns, choice=None, eos_id=None, *, is_own=False, pairs=False):
         if any(value < 0 for value in values or []):
             raise ContradictionError(second)
         ids = [*ids, *(values or [])]
+    targets = columns.get("targets") if {*columns} == {"targets"} else None
+    if ids and len(targets or []) == len(ids) and targets != ids and targets[-1] > 0:
+        ids, columns = [*ids, targets[-1]], {"targets": [*targets, 0]}
     there = {name: values for name, values in columns.items() if values is not None}
     for name, values in there.items():
         if name not in ("seq_lengths", "seq_start_id") and len(values) != len(ids):

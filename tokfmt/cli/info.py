@@ -144,9 +144,7 @@ def _separator(found: Overview) -> str:
         return ""
     if found.eos_from:
         return f"none ({found.eos_from})"
-    if found.separators in (None, "none"):
-        return "none is stored"
-    return "not known; --eos ID states it"
+    return "" if found.separators in (None, "none") else "not known; --eos ID states it"
 
 
 def _tokenizer(found: Overview) -> str:

@@ -37,7 +37,6 @@ from tokfmt.errors import CorruptError, FormatError, TruncatedError, Unsupported
 from tokfmt.files.file import File, open_file
 from tokfmt.files.place import Place
 from tokfmt.formats.example_records import (
-    ExampleFiles,
     ExampleFormat,
     ExampleWriter,
     ReadOptions,
@@ -46,7 +45,7 @@ from tokfmt.formats.example_records import (
     shards_of,
 )
 from tokfmt.formats.protobuf import ProtobufError, fields, varint_of, varints
-from tokfmt.formats.record_files import RecordFilesInspection
+from tokfmt.formats.record_files import Record, RecordFiles, RecordFilesInspection
 from tokfmt.formats.riegeli import (
     BEGIN,
     BLOCK,
@@ -203,7 +202,7 @@ def records_of(path: Place) -> Iterator[bytes]:
                 yield bytes(record)
 
 
-class Reader(ExampleFiles):
+class Reader(RecordFiles):
     """A reader of files with footers."""
 
     def __init__(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> None:
@@ -216,16 +215,16 @@ class Reader(ExampleFiles):
                 counts.append(int(index.records.sum()))
                 written.add(printable(index.options)[:200])
         where, first = first_records([(file, records_of(file)) for file in files], allow_partial=hints.allow_partial)
-        self.content = content_of(where, first, options, hints.allow_loss)
+        self.content = content_of(where, first, options)
         super().__init__(
             self.content.kind, files, hints, counts=counts if len(counts) == len(files) else None,
-            field=self.content.field, notes=self.content.notes, loss_masks=self.content.loss_masks,
+            **self.content.facts(hints),
             extras={"records hold": self.content.holds, **({"options": written.pop()} if len(written) == 1 else {})},
         )  # fmt: skip
 
-    def records(self, path: Place) -> Iterator[str | NDArray[np.integer[Any]]]:
+    def records(self, path: Place) -> Iterator[Record]:
         for number, record in enumerate(records_of(path)):
-            yield self.content.value(path, number, record, self.report)
+            yield self.content.value(path, number, record)
 
 
 def _message(*values: tuple[int, int]) -> bytes:

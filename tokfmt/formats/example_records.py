@@ -7,50 +7,36 @@
     BytesList           1: bytes, each in a field of its own
 
 `protobuf` has what fields and varints are. A negative number is a varint of 10 bytes. Nothing states the dtype of bare
-integers. Features `labels` (the ID, or -100), `completion_mask` and `assistant_masks` (0 or 1) beside the IDs are their
-loss mask.
+integers. Features beside the IDs that `model.rows` names (labels, attention_mask, inputs_segmentation, ...) are read by
+its rule.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.base.options import option
-from tokfmt.core.format import Probe
-from tokfmt.core.loss_mask import (
-    ALL,
-    IGNORED,
-    LABELS,
-    LOSS_MASK,
-    MASK_CHOICES,
-    MASK_OPTION,
-    TARGET,
-    Flags,
-    MaskChoice,
-    mask_fields,
-    which_of,
-)
-from tokfmt.core.ragged import Ragged
-from tokfmt.core.records import RecordBatch
+from tokfmt.core.format import Hints, Probe
+from tokfmt.core.loss_mask import LOSS_MASK, MASK_CHOICES, MASK_OPTION, MaskChoice
 from tokfmt.errors import NO_DAMAGE, ConversionError, CorruptError, FormatError, UnsafeError, UnsupportedError
 from tokfmt.files.file import names_in, natural_key
 from tokfmt.files.place import Place
 from tokfmt.formats.folders import ids_in
 from tokfmt.formats.protobuf import LARGEST_RECORD, ProtobufError, fields, packed_ids, varint_of, varints
-from tokfmt.formats.record_files import RecordFiles, RecordFilesFormat, RecordFilesWriter
-from tokfmt.model.rows import Misfit, Report, differ, differences, other_value
+from tokfmt.formats.record_files import RecordFilesFormat, RecordFilesWriter, Row
+from tokfmt.model.rows import ROLES, SECOND, TARGETS, Reading, are_pairs, columns_to_read
 from tokfmt.wording import counted, printable
 
 Dtype = Literal["uint8", "uint16", "int32", "uint32", "int64"]
-_NAMES = ("input_ids", "tokens", "inputs", "text", "token_ids", "text_ids", "ids", "targets")
+_PROMPTS = "inputs"
+_NAMES = ("input_ids", "tokens", "inputs", "text", "token_ids", "text_ids", "ids", TARGETS, *SECOND)
 """Names of features of IDs, the first that a record has is read."""
 
 _KINDS = {1: "bytes", 2: "floats", 3: "integers"}
@@ -186,23 +172,28 @@ class Content(NamedTuple):
         field: The feature; "" if records are bare integers.
         dtype: Of bare integers; None for varints and text.
         others: Features that are not read.
-        beside: Features of labels or masks.
-        choice: The option `loss_mask`.
-        loss_masks: See `RecordInfo`.
+        columns: The features that are read beside the IDs, by the names of their roles; see `model.rows`.
+        reading: How they are read.
+        late: Names of features that are read beside IDs, and that the first records do not have.
     """
 
     kind: str
     field: str
     dtype: np.dtype[Any] | None = None
     others: Sequence[str] = ()
-    beside: Sequence[str] = ()
-    choice: str | None = None
-    loss_masks: str = ""
+    columns: Mapping[str, str] = {}
+    reading: Reading = Reading()
+    late: Set[str] = frozenset()
 
     @property
     def holds(self) -> str:
         """What a record is."""
         return self.dtype.name if self.dtype is not None and not self.field else "tf.train.Example"
+
+    def facts(self, hints: Hints) -> dict[str, Any]:
+        """Return what `RecordFiles` takes."""
+        reading = self.reading._replace(eos_id=hints.eos_id)
+        return {"field": self.field, "notes": self.notes, "columns": tuple(self.columns), "reading": reading}
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -210,20 +201,16 @@ class Content(NamedTuple):
             return ()
         names = ", ".join(map(printable, self.others[:_FEW_LISTED]))
         more = f" and {len(self.others) - _FEW_LISTED:,} more" if len(self.others) > _FEW_LISTED else ""
-        masks = (f"{LOSS_MASK}: {MASK_OPTION}",) if LOSS_MASK in self.others and self.choice is None else ()
+        masks = (f"{LOSS_MASK}: {MASK_OPTION}",) if LOSS_MASK in self.others and self.reading.choice is None else ()
         return (f"{self.field} is read; other features are not: {names}{more}", *masks)
 
-    def value(
-        self, path: Place, number: int, record: bytes, report: Callable[[FormatError], object]
-    ) -> str | NDArray[np.integer[Any]]:
-        """Return the text or the IDs of a record; of an ID that does not count in the loss its complement, below 0.
+    def value(self, path: Place, number: int, record: bytes) -> str | NDArray[np.integer[Any]] | Row:
+        """Return the text or the IDs of a record.
 
         Args:
             path: The file, for messages.
             number: Number of the record in the file, for messages.
             record: Its bytes.
-            report: Receives the errors of labels and masks that do not fit the IDs, or contradict each other. If it
-                returns, every ID of such a record counts.
 
         Raises:
             CorruptError: It does not hold what the first records hold.
@@ -235,7 +222,7 @@ class Content(NamedTuple):
                 if record:
                     what = f"record {number:,} lacks the feature {printable(self.field)}"
                     raise CorruptError(path, what, remedy="--from-opt field=NAME names another one")
-                return "" if self.kind == "text" else np.empty(0, np.uint32)
+                return "" if self.kind == "text" else self._row(path, number, np.empty(0, np.uint32), {})
             wanted = "bytes" if self.kind == "text" or self.dtype is not None else "integers"
             if feature.kind not in (wanted, ""):
                 what = f"feature {printable(self.field)} of record {number:,}"
@@ -243,8 +230,7 @@ class Content(NamedTuple):
             try:
                 if wanted == "integers":
                     ids = ids_in(path, numbers_of(feature), of=f"record {number:,}")
-                    unfit = partial(_report_record, path, number, report)
-                    return self._marked(example, ids.astype(np.int64), unfit) if self.beside else ids
+                    return self._row(path, number, ids, example)
                 record = bytes_of(feature)
             except ProtobufError as error:
                 raise CorruptError(path, f"record {number:,} {error}", remedy="Copy it again") from error
@@ -260,51 +246,21 @@ class Content(NamedTuple):
             raise CorruptError(path, f"bytes of record {number:,}", expected=expected, found=len(record))
         return ids_in(path, np.frombuffer(record, dtype), of=f"record {number:,}")
 
-    def _marked(self, example: Mapping[str, Feature], ids: NDArray[np.int64], report: Report) -> NDArray[np.int64]:
-        """Return the IDs of a record, or their complements where its labels or masks leave them out of the loss."""
-        stated = dict[str, Flags]()
-        for name in self.beside:
-            values = numbers_of(example.get(name, Feature("", ())))
-            if len(values) != len(ids):
-                report(Misfit(0, f"has {name} of another length", len(ids), len(values)))
-                continue
-            ignored, wanted = (IGNORED, ids) if name == LABELS else (0, np.ones(len(ids), np.int64))
-            for at in np.flatnonzero((values != ignored) & (values != wanted))[:1].tolist():
-                report(other_value(0, name, int(ids[at]), int(values[at])))
-            counts = values != ignored
-            stated[name] = np.append(False, counts)[: len(ids)] if self.choice == "next" else counts
-        for first, second, differing in differences(stated) if self.choice != ALL else ():
-            report(Misfit(0, differ(first, second, int(np.argmax(differing))), remedy=which_of(stated)))
-        return np.where(np.all(list(stated.values()), axis=0), ids, ~ids)
-
-
-def _report_record(path: Place, number: int, report: Callable[[FormatError], object], misfit: Misfit) -> None:
-    """Report the error of a record whose labels or masks do not fit."""
-    remedy = misfit.remedy or "--allow-loss loss-mask reads the IDs alone"
-    what = f"record {number:,} {misfit.problem}"
-    report(CorruptError(path, what, expected=misfit.expected, found=misfit.found, remedy=remedy))
-
-
-class ExampleFiles(RecordFiles):
-    """A reader of files of Examples or of bare integers.
-
-    Attributes:
-        content: What a record holds.
-    """
-
-    content: Content
-
-    def batch(self, records: Sequence[Any]) -> RecordBatch:
-        """See `RecordFiles.batch`."""
-        if not self.content.beside:
-            return super().batch(records)
-        ragged, stored = Ragged.of([_unmarked(record) for record in records]), [np.empty(0, np.int64), *records]
-        return RecordBatch(ragged=ragged, marks=(np.concatenate(stored) >= 0).astype(np.uint8) * np.uint8(TARGET))
-
-    def record(self, index: int) -> str | list[int]:
-        """See `RecordReader.record`."""
-        record = super().record(index)
-        return record if isinstance(record, str) else [int(one) for one in _unmarked(np.array(record, np.int64))]
+    def _row(
+        self, path: Place, number: int, ids: NDArray[np.integer[Any]], example: Mapping[str, Feature]
+    ) -> NDArray[np.integer[Any]] | Row:
+        """Return the IDs of a record with the features beside them; see `value`."""
+        for name in self.late & example.keys():
+            if example[name].kind == "integers" and len(numbers_of(example[name])) > (name == _PROMPTS):
+                what = f"record {number:,} has {name}, which the first records have not"
+                remedy = f"--from-opt field={printable(self.field)} reads this feature without it"
+                raise CorruptError(path, what, remedy=remedy)
+        beside = {role: example[name] for role, name in self.columns.items() if name in example}
+        for name, feature in beside.items():
+            if feature.kind not in ("integers", ""):
+                what = f"feature {self.columns[name]} of record {number:,}"
+                raise CorruptError(path, what, expected="integers", found=feature.kind)
+        return Row(ids, {name: numbers_of(feature) for name, feature in beside.items()}) if self.columns else ids
 
 
 class ExampleWriter(RecordFilesWriter):
@@ -353,10 +309,6 @@ class ExampleFormat(RecordFilesFormat):
         """Return the probe itself, or of a folder that of its first shard; None without one."""
         shards = (probe.entry(name) for name in probe.entries if self.shard.fullmatch(name))
         return next(filter(None, shards), None) if probe.is_directory else probe
-
-
-def _unmarked(record: NDArray[np.int64]) -> NDArray[np.uint32]:
-    return np.where(record < 0, ~record, record).astype(np.uint32)
 
 
 def _read(path: Place, number: int, record: bytes) -> Mapping[str, Feature]:
@@ -438,14 +390,13 @@ def first_records(files: Sequence[tuple[Place, Iterator[bytes]]], *, allow_parti
     return files[0][0], []
 
 
-def content_of(path: Place, records: Sequence[bytes], options: ReadOptions, accepted: Collection[str]) -> Content:
+def content_of(path: Place, records: Sequence[bytes], options: ReadOptions) -> Content:
     """Return what records hold.
 
     Args:
         path: The file of the records, for messages.
         records: The first records.
         options: The options of the format.
-        accepted: The words of --allow-loss; labels and masks are not read with loss-mask.
 
     Raises:
         UnsupportedError: They are not Examples, or no feature is known to be token IDs or text.
@@ -483,12 +434,38 @@ def content_of(path: Place, records: Sequence[bytes], options: ReadOptions, acce
             remedy = f"--from-opt field={printable(name)} --from-opt bare=DTYPE reads them as bare integers"
             raise UnsupportedError(path, f"feature {printable(name)} holds bytes that are not text", remedy=remedy)
         return Content("text", name, None, others)
-    if kind == "bytes" or "loss-mask" in accepted:
-        return Content("ids", name, dtype, others, choice=options.loss_mask)
-    beside = mask_fields(path, [one for one in others if kinds[one] == "integers"], options.loss_mask)
-    others = [one for one in others if one not in beside]
-    masks = f"loss masks of its records ({', '.join(beside)})" if beside else ""
-    return Content("ids", name, dtype, others, beside, options.loss_mask, masks)
+    if kind == "bytes":
+        return Content("ids", name, dtype, others)
+    return _with_columns(path, Content("ids", name, dtype, others), examples, kinds, options)
+
+
+def _with_columns(
+    path: Place,
+    content: Content,
+    examples: Sequence[Mapping[str, Feature]],
+    kinds: Mapping[str, str],
+    options: ReadOptions,
+) -> Content:
+    """Return what records hold, with the features beside the IDs that are read."""
+    roles = {one: one for one in content.others if kinds[one] == "integers"}
+    if content.field == TARGETS:  # what is stated of inputs is not of these
+        roles = {one.replace("targets_", "inputs_"): one for one in roles if not one.startswith(_PROMPTS)}
+    first = content.field if options.field is None else ""
+    names = columns_to_read(path, list(roles), options.loss_mask, first)
+    rows = [
+        (numbers_of(one[content.field]), numbers_of(one[TARGETS]))
+        for one in (examples if TARGETS in names else ())
+        if one.keys() >= {content.field, TARGETS}
+    ]
+    late = {one for one in columns_to_read(path, ROLES, options.loss_mask, first) if one not in kinds}
+    late |= {_PROMPTS} if content.field == TARGETS else set()
+    columns = {name: roles[name] for name in names}
+    return content._replace(
+        others=[one for one in content.others if one not in columns.values()],
+        columns=columns,
+        reading=Reading(options.loss_mask, pairs=are_pairs(names, rows)),
+        late=frozenset(late) if options.field is None else frozenset(),
+    )
 
 
 def _inferred(examples: Sequence[Mapping[str, Feature]], kinds: Mapping[str, str]) -> str:

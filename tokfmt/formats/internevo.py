@@ -28,21 +28,20 @@ from numpy.typing import NDArray
 from tokfmt.base.options import option
 from tokfmt.core.findings import Audit, Code, Finding
 from tokfmt.core.format import Confidence, Hints, Probe
-from tokfmt.core.loss_mask import TARGET
-from tokfmt.core.ragged import Ragged
+from tokfmt.core.loss_mask import MASKS
 from tokfmt.core.reader import windows
-from tokfmt.core.records import RecordBatch
 from tokfmt.errors import CorruptError, FormatError, TruncatedError
 from tokfmt.files.file import File, everything_in, names_in, open_file
 from tokfmt.files.place import AnyPlace, Place
 from tokfmt.formats.folders import ids_in
 from tokfmt.formats.npy import MAGIC, header_of
-from tokfmt.formats.record_files import RecordFiles, RecordFilesFormat, RecordFilesInspection
+from tokfmt.formats.record_files import Record, RecordFiles, RecordFilesFormat, RecordFilesInspection, Row
 from tokfmt.wording import counted, printable
 
 META = ".meta"
 _LINE, _AT_ONCE = 1 << 28, 1 << 10  # bytes of a line, lines per read, at most
 _LARGEST = (1 << 32) - 1
+MASK = MASKS[0]
 _LOOKED_AT = 16  # lines that show whether numbers are negative
 
 
@@ -70,15 +69,18 @@ class Reader(RecordFiles):
             self.signed = any(len(record) and int(record.min()) < 0 for record in first)
         masks = "loss masks by sign: negative IDs count not in the loss" if self.signed else ""
         notes = ("the ID 0 has no sign: it is read as an ID that does not count in the loss",) if self.signed else ()
-        super().__init__("ids", files, hints, counts=counts, field="tokens", loss_masks=masks, notes=notes)
+        columns = (MASK,) if self.signed else ()
+        super().__init__(
+            "ids", files, hints, counts=counts, columns=columns, field="tokens", loss_masks=masks, notes=notes
+        )
 
-    def records(self, path: Place) -> Iterator[NDArray[np.int64]]:
+    def records(self, path: Place) -> Iterator[Record]:
         for record in self._lines(path):
             if not self.signed and len(record) and int(record.min()) < 0:
                 remedy = "--from-opt loss=sign reads negative numbers as IDs that do not count in the loss"
                 found = int(record[record < 0][0])
                 raise CorruptError(path, "has a negative ID", expected="0 or more", found=found, remedy=remedy)
-            yield record
+            yield Row(np.abs(record), {MASK: (record > 0).astype(np.int64)}) if self.signed else record
 
     def _lines(self, path: Place, at_once: int = _AT_ONCE) -> Iterator[NDArray[np.int64]]:
         """Yield the numbers of each line that the meta lists, in its order; `at_once` lines are asked for together."""
@@ -120,16 +122,6 @@ class Reader(RecordFiles):
                 what = f"IDs of line {first + number:,} at byte {start:,}"
                 raise CorruptError(meta, what, expected=len(ids), found=stated, remedy="Write the meta again")
             yield ids
-
-    def batch(self, records: Sequence[Any]) -> RecordBatch:
-        ragged = Ragged.of([np.abs(record) for record in records])
-        if not self.signed:
-            return RecordBatch(ragged=ragged)
-        signs = np.concatenate([np.empty(0, np.int64), *records]) > 0
-        return RecordBatch(ragged=ragged, marks=signs.astype(np.uint8) * np.uint8(TARGET))
-
-    def record(self, index: int) -> list[int]:
-        return [abs(token) for token in super().record(index) if isinstance(token, int)]
 
 
 def _ids(path: Place, at: int, text: bytes) -> NDArray[np.int64]:

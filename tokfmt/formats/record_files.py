@@ -8,7 +8,8 @@ A format states four things:
     codes              the codes `unreadable` and `damaged`
 
 From these, the base classes provide blocks, batches and counts, `--allow-partial`, shards of `shard_size` tokens, any
-order of tasks, resume, and `check`. `formats/README.md` has an example.
+order of tasks, resume, and `check`. `formats/README.md` has an example. Columns beside the IDs of records are read by
+the rule of `model.rows`: the format states their names, and yields a `Row` for each record.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, ClassVar
+from typing import IO, Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,18 +29,46 @@ from numpy.typing import NDArray
 from tokfmt.core.findings import Audit, Finding
 from tokfmt.core.format import REGION, Format, Hints, Receipt, Region, Target, TokenWriter, WriterTraits
 from tokfmt.core.inspection import Inspection, Unreadable
+from tokfmt.core.loss_mask import ATTENTION, TARGET
 from tokfmt.core.output import whole
-from tokfmt.core.ragged import Ragged
+from tokfmt.core.ragged import Ragged, offsets_of
 from tokfmt.core.reader import Damage, TokenReader, batches, check_ids, check_interval
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader
 from tokfmt.errors import NO_DAMAGE, CorruptError, FormatError, TruncatedError, UnsafeError
 from tokfmt.files.file import open_file
 from tokfmt.files.place import Place
+from tokfmt.model.rows import (
+    DIVIDING,
+    TARGETS,
+    Column,
+    IdRows,
+    Misfit,
+    Reading,
+    first_in_rows,
+    some_rows,
+    states_loss,
+    unlike_labels,
+    with_columns,
+    without_masks,
+)
 
-_BATCH = 1 << 18
-"""Token IDs, or characters, from which a batch is complete."""
+_BATCH, _SMALL = 1 << 18, 1 << 12
+"""Token IDs, or characters, from which a batch is complete, and those of rows of which only some are read."""
 
-Record = str | Sequence[int] | NDArray[np.integer[Any]]
+
+class Row(NamedTuple):
+    """A record of token IDs.
+
+    Attributes:
+        ids: The IDs.
+        columns: The values of the columns beside them that it has, by name.
+    """
+
+    ids: NDArray[np.integer[Any]]
+    columns: Mapping[str, NDArray[np.int64]]
+
+
+Record = str | Sequence[int] | NDArray[np.integer[Any]] | Row
 """A record: its text, or its token IDs."""
 
 
@@ -50,11 +79,15 @@ class RecordFiles(RecordReader):
     certain, and no record of a file with another error is.
 
     Attributes:
-        report: Receives the error of a record whose fields contradict each other, after which the next one can be read.
-            It raises the error, except in a check, which lists all of them.
+        report: Receives the error of a record whose columns contradict each other, after which the next one can be
+            read. It raises the error, except in a check, which lists all of them.
+        columns: The names of the columns that are read beside IDs.
+        reading: How they are read.
     """
 
     report: Callable[[FormatError], object]
+    columns: Sequence[str] = ()
+    reading: Reading = Reading()
 
     def __init__(
         self,
@@ -63,6 +96,8 @@ class RecordFiles(RecordReader):
         hints: Hints,
         *,
         counts: Sequence[int] | None = None,
+        columns: Sequence[str] = (),
+        reading: Reading | None = None,
         **facts: Any,
     ) -> None:
         """Open the files.
@@ -72,20 +107,29 @@ class RecordFiles(RecordReader):
             files: The files, in order.
             hints: The hints that the format got.
             counts: Number of records of each file, if an index states it. Files are compared with it.
+            columns: Names of columns beside the IDs; see `model.rows.columns_to_read`.
+            reading: How they are read; None: as `Reading()` states.
             facts: Further attributes of `RecordInfo`, such as `field`.
 
         Raises:
             FormatError: A file is missing, or cannot be opened.
         """
-        self.places, self.report = tuple(files), _raise
+        self.places, self.report, self.reading = tuple(files), _raise, reading or Reading()
+        self._is_text, self._is_plain = kind == "text", "loss-mask" in hints.allow_loss
+        self._has_masks = states_loss(columns, self.reading) and not self._is_plain
+        self.columns = tuple(columns)
+        self._divides = not {*DIVIDING, ATTENTION}.isdisjoint(columns)
         self._stated = dict(enumerate(counts)) if counts is not None else {}
-        self._counts, self._damaged = dict(self._stated), frozenset[int]()
+        self._counts, self._damaged = {} if self._divides else dict(self._stated), frozenset[int]()
         damage = self._certain() if hints.allow_partial else []
         self._sizes = [_size(path, is_needed=number not in self._damaged) for number, path in enumerate(self.places)]
         records = sum(self._counts.values()) if len(self._counts) == len(self.places) else None
-        self.info = RecordInfo(
-            kind, sum(self._sizes), records, random_access=False, damage=tuple(damage), **{"field": kind, **facts}
-        )
+        masks = facts.pop("loss_masks", f"loss masks of its records ({', '.join(columns)})")
+        facts = {"field": kind, "loss_masks": masks if self._has_masks else "", **facts}
+        if self._divides:
+            read = f"{', '.join(columns)} beside the IDs are read: padding is left out, and packed rows are divided"
+            facts["notes"] = (*facts.get("notes", ()), read)
+        self.info = RecordInfo(kind, sum(self._sizes), records, random_access=False, damage=tuple(damage), **facts)
 
     @abstractmethod
     def records(self, path: Place) -> Iterator[Record]:
@@ -116,14 +160,14 @@ class RecordFiles(RecordReader):
         for number, path in enumerate(self.places):
             found = 0
             try:
-                for _ in self._checked(number):
-                    found += 1
+                for some in self._counted_records(number):
+                    found += some
             except NO_DAMAGE:
                 raise
             except FormatError as error:
                 is_cut = isinstance(error, TruncatedError)
                 found = found if is_cut else 0
-                lost = self._stated[number] - found if number in self._stated else None
+                lost = self._stated[number] - found if number in self._stated and not self._divides else None
                 damage.append(Damage(error.sentence, lost, None, 0 if is_cut else _size(path, is_needed=False)))
                 self._damaged |= {number}
             self._counts[number] = found
@@ -133,10 +177,21 @@ class RecordFiles(RecordReader):
         """Return the number of records of a file, counted up to record `most` only, and remember it if it is exact."""
         if number in self._counts:
             return self._counts[number]
-        found = sum(1 for _ in islice(self._checked(number), most))
-        if found < most:
-            self._counts[number] = found
+        found = 0
+        for some in self._counted_records(number):
+            found += some
+            if found >= most:
+                return found
+        self._counts[number] = found
         return found
+
+    def _counted_records(self, number: int) -> Iterator[int]:
+        """Yield how many sequences each of the next records of a file holds."""
+        if not self._divides:
+            yield from (1 for _ in self._checked(number))
+            return
+        for batch in self._batches(number, self._checked(number), _SMALL):
+            yield len(cast("Ragged", batch.ragged))
 
     def count(self) -> int:
         return self.count_up_to(sys.maxsize)
@@ -165,34 +220,90 @@ class RecordFiles(RecordReader):
             begin += held
         return found
 
-    def read(self, block: Block) -> Iterator[Record]:
-        """Yield the records of a block. If it is a whole file, compare their number with that of the index."""
-        records = self._checked(block.file)
-        if block.records < 0:
-            return records
-        skip = block.first - sum(self._count_in(number, sys.maxsize) for number in range(block.file))
-        is_whole = not skip and self._counts.get(block.file) == block.records and block.file not in self._damaged
-        return records if is_whole else islice(records, skip, skip + block.records)
-
     def texts(self, block: Block) -> Iterator[RecordBatch]:
-        for some in _grouped(self.read(block)):
-            yield RecordBatch(texts=[str(record) for record in some])
+        return self._sequences(block)
 
     def ids(self, block: Block) -> Iterator[RecordBatch]:
-        for some in _grouped(self.read(block)):
-            yield self.batch(some)
+        return self._sequences(block)
 
-    def batch(self, records: Sequence[Any]) -> RecordBatch:
-        """Return the token IDs of some records; a format with loss masks adds their marks."""
-        return RecordBatch(ragged=Ragged.of(records))
+    def _sequences(self, block: Block) -> Iterator[RecordBatch]:
+        """Yield the records of a block. If it is a whole file, compare their number with that of the index."""
+        skip, take = 0, sys.maxsize
+        if block.records >= 0:
+            skip = block.first - sum(self._count_in(number, sys.maxsize) for number in range(block.file))
+            is_whole = not skip and self._counts.get(block.file) == block.records and block.file not in self._damaged
+            take = sys.maxsize if is_whole else block.records
+        records = self._checked(block.file)
+        if not self._divides:
+            some = records if take == sys.maxsize else islice(records, skip, skip + take)
+            yield from self._batches(block.file, some, first=skip)
+            return
+        for batch in self._batches(block.file, records, _BATCH if take == sys.maxsize else _SMALL):
+            ragged = cast("Ragged", batch.ragged)
+            first, last = min(skip, len(ragged)), min(len(ragged), skip + take)
+            rows = some_rows(IdRows(ragged.tokens, ragged.offsets, marks=batch.marks), first, last)
+            skip, take = skip - first, take - (last - first)
+            yield RecordBatch(ragged=Ragged(rows.tokens, rows.offsets), marks=rows.marks)
+            if not take:
+                return
+
+    def _batches(
+        self, number: int, records: Iterable[Any], size: int = _BATCH, first: int = 0
+    ) -> Iterator[RecordBatch]:
+        """Yield records of a file, of which `first` is the number of the first one, about `size` IDs at a time."""
+        for some in _grouped(records, size):
+            if self._is_text:
+                yield RecordBatch(texts=some)
+            elif not self.columns:
+                yield RecordBatch(ragged=Ragged.of(some))
+            else:
+                yield self._of_rows(self.places[number], first, some)
+            first += len(some)
+
+    def _of_rows(self, path: Place, first: int, records: Sequence[Row]) -> RecordBatch:
+        """Return the sequences in records, with the marks of their IDs."""
+        ids = Ragged.of([cast("Any", record.ids) for record in records])
+        columns = {name: _column([record.columns.get(name) for record in records]) for name in self.columns}
+        if self._is_plain:
+            columns = without_masks(columns, ids.offsets)
+
+        def wrong(misfit: Misfit) -> None:
+            remedies = ["Correct that column"]
+            remedies += ["--allow-loss loss-mask reads the IDs alone"] if self._has_masks else []
+            remedies += ["--from-opt field=inputs reads the inputs alone"] if TARGETS in columns else []
+            what, remedy = f"record {first + misfit.row:,} {misfit.problem}", misfit.remedy or "; ".join(remedies)
+            self.report(CorruptError(path, what, expected=misfit.expected, found=misfit.found, remedy=remedy))
+
+        rows = with_columns(ids.tokens, ids.offsets, columns, self.reading, wrong)
+        marks = None if rows.marks is None else rows.marks & np.uint8(TARGET)
+        if self._has_masks:
+            for misfit in unlike_labels(rows, ids.tokens, ids.offsets, columns):
+                wrong(misfit)
+            return RecordBatch(ragged=Ragged(rows.tokens, rows.offsets), marks=marks)
+        if rows.facts.inside and marks is not None and rows.counts is not None and not self._is_plain:
+            remedy = "--from-opt loss_mask=all reads these as content that does not count in the loss"
+            for row, _ in first_in_rows(rows.offsets[offsets_of(rows.counts)], marks == 0):
+                wrong(Misfit(row, "has columns that exclude IDs inside of it, not at its ends", remedy=remedy))
+        return RecordBatch(ragged=Ragged(rows.tokens, rows.offsets))
 
     def record(self, index: int) -> str | list[int]:
         (block,) = self.blocks(1, index, index + 1)
-        record = next(iter(self.read(block)))
-        return record if isinstance(record, str) else [int(token) for token in record]
+        for batch in self.ids(block):
+            if batch.texts:
+                return batch.texts[0]
+            if batch.ragged is not None and len(batch.ragged):
+                return cast("list[int]", batch.ragged[0].tolist())
+        raise IndexError(f"record {index}")
 
     def close(self) -> None:
         """Do nothing: files are open only while they are read."""
+
+
+def _column(values: Sequence[NDArray[np.int64] | None]) -> Column:
+    """Return a column of rows, of which some may have no value."""
+    there = [np.empty(0, np.int64) if one is None else one for one in values]
+    joined = np.concatenate(there) if there else np.empty(0, np.int64)
+    return Column(joined, offsets_of([len(one) for one in there]), np.array([one is not None for one in values], bool))
 
 
 def _raise(error: FormatError) -> None:
@@ -214,15 +325,20 @@ def _size(path: Place, *, is_needed: bool) -> int:
         return 0
 
 
-def _grouped(records: Iterable[Any]) -> Iterator[list[Any]]:
-    """Yield records in lists of about `_BATCH` IDs or characters; at least one list."""
+def _grouped(records: Iterable[Any], most: int) -> Iterator[list[Any]]:
+    """Yield records in lists of about `most` IDs or characters; at least one list, and those before a cut."""
     some, size = list[Any](), 0
-    for record in records:
-        some.append(record)
-        size += len(record) + 1
-        if size >= _BATCH:
-            yield some
-            some, size = [], 0
+    try:
+        for record in records:
+            some.append(record)
+            parts = (record.ids, *record.columns.values()) if isinstance(record, Row) else (record,)
+            size += max(map(len, parts)) + 1
+            if size >= most:
+                yield some
+                some, size = [], 0
+    except TruncatedError:
+        yield some
+        raise
     yield some
 
 
@@ -334,18 +450,22 @@ class RecordFilesInspection(Inspection):
         for block in self._reader.blocks(1) if how.deep else ():
             self._reader.report = unfit.append
             try:
-                for record in self._reader.read(block):
-                    how.advance(len(record))
-                    self.see(record)
+                for batch in self._reader.ids(block):
+                    ragged = batch.ragged
+                    sizes = np.array([len(text) for text in batch.texts]) if ragged is None else np.diff(ragged.offsets)
+                    how.advance(int(sizes.sum()))
+                    self.see(sizes)
                     yield from (Finding.of(self._damaged, error) for error in unfit)
                     unfit.clear()
             except FormatError as error:
+                yield from (Finding.of(self._damaged, one) for one in unfit)
                 yield Finding.of(self._unsafe if isinstance(error, UnsafeError) else self._damaged, error)
             finally:
                 self._reader.report = _raise
+                unfit.clear()
 
-    def see(self, record: Record) -> None:
-        """Look at a record that a deep check read; a subclass yields what it saw in `look`."""
+    def see(self, lengths: NDArray[np.int64]) -> None:
+        """Look at the lengths of some sequences that a deep check read; a subclass yields what it saw in `look`."""
 
 
 class RecordFilesFormat(Format):

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.annotation import Extent, FileLayout
 from tokfmt.core.format import Hints
-from tokfmt.core.loss_mask import COUNTING, IGNORED, LABELS, TARGET, other_label
+from tokfmt.core.loss_mask import COUNTING, IGNORED, TARGET, other_label
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import (
     ByteOffset,
@@ -50,11 +50,11 @@ from tokfmt.model.rows import (
     Reading,
     RowFacts,
     are_pairs,
-    first_in_rows,
-    other_value,
     row_at,
     states_loss,
+    unlike_labels,
     with_columns,
+    without_masks,
 )
 
 _TOGETHER, _ROWS = 1 << 14, 1 << 16  # IDs, and rows, of a group of stored rows
@@ -598,16 +598,11 @@ class Decoder:
         tokens, offsets, there = rows.read(first, last)
         if tokens.dtype.itemsize == 8 and (not len(tokens) or int(tokens.max()) < 1 << 32):
             tokens = tokens.astype(np.uint32)
-        nothing, sizes = np.zeros(last - first, np.bool_), np.diff(offsets)
+        nothing = np.zeros(last - first, np.bool_)
         absent = Column(np.zeros(0, np.int64), np.zeros(last - first + 1, np.int64), nothing)
         columns = {name: there.get(name, absent) for name in rows.names}
         if self.is_plain:
-            keep = {name: column for name, column in columns.items() if name not in COUNTING}
-            if keep and (labels := columns.get(LABELS)) is not None:
-                # Where they do not fit, they are as good as absent.
-                fits = np.diff(labels.offsets) == sizes
-                keep[LABELS] = labels._replace(there=fits if labels.there is None else fits & labels.there)
-            columns = keep
+            columns = without_masks(columns, offsets)
 
         def wrong(misfit: Misfit) -> None:
             what, remedy = f"{rows.item} {first + misfit.row:,} {misfit.problem}", misfit.remedy or _CORRECT
@@ -619,12 +614,10 @@ class Decoder:
             report(error)
 
         found = with_columns(tokens, offsets, columns, self.reading, wrong)
-        if report is not None and found.marks is not None and found.counts is not None and not self.is_plain:
-            for row, at in first_in_rows(found.offsets[offsets_of(found.counts)], found.marks & OTHER != 0):
-                token, ids, column = int(found.tokens[at]), tokens[offsets[row] : offsets[row + 1]], columns[LABELS]
-                own = column.values[column.offsets[row] : column.offsets[row + 1]]
-                others = own[(ids == token) & (own != token) & (own != IGNORED)]
-                wrong(other_value(row, LABELS, token, int(others[0]) if len(others) else None))
+        for misfit in (
+            unlike_labels(found, tokens, offsets, columns) if report is not None and not self.is_plain else ()
+        ):
+            wrong(misfit)
         yield found
 
 

@@ -10,8 +10,8 @@
 - Records follow each other, without a header or a count. A file of 0 bytes has no records.
 - The whole file may be gzip or zlib, under any name.
 - Of an Example, the feature input_ids, tokens, inputs or text is read, or the only one with lists of integers, or
-  `field=NAME`. A feature `text` of bytes is text. `labels`, `completion_mask` and `assistant_masks` beside IDs
-  are their loss mask. Other features are not read.
+  `field=NAME`. A feature `text` of bytes is text. Features beside IDs that `model.rows` names (labels,
+  attention_mask, inputs_segmentation, targets of inputs, ...) are read by its rule. A note lists the others.
 - Records without a protobuf message are bare integers, whose dtype nothing states: `bare=int32`.
 - A folder holds X.tfrecord or X.tfrecord-00000-of-00002. One X is a dataset; `prefix=X` reads one of several.
   tokfmt writes data-00000-of-00002.tfrecord.
@@ -40,7 +40,6 @@ from tokfmt.errors import CorruptError, TruncatedError, UnsafeError
 from tokfmt.files.file import Stream, open_file
 from tokfmt.files.place import Place
 from tokfmt.formats.example_records import (
-    ExampleFiles,
     ExampleFormat,
     ExampleWriter,
     ReadOptions,
@@ -49,7 +48,7 @@ from tokfmt.formats.example_records import (
     shards_of,
 )
 from tokfmt.formats.protobuf import LARGEST_RECORD
-from tokfmt.formats.record_files import RecordFilesInspection
+from tokfmt.formats.record_files import Record, RecordFiles, RecordFilesInspection
 from tokfmt.wording import counted
 
 _HEAD, _FOOT = struct.Struct("<QI"), struct.Struct("<I")
@@ -175,7 +174,7 @@ def _refuse_checksum(path: Place, what: str, offset: int, expected: int, found: 
     raise CorruptError(path, what, offset=offset, expected=f"{expected:08x}", found=f"{found:08x}", remedy=remedy)
 
 
-class Reader(ExampleFiles):
+class Reader(RecordFiles):
     """A reader of files of records.
 
     Attributes:
@@ -186,19 +185,14 @@ class Reader(ExampleFiles):
         """List the files, and look at the first records."""
         files = shards_of(paths, _SHARD, options.prefix)
         where, first = first_records([(file, records_of(file)) for file in files], allow_partial=hints.allow_partial)
-        self.content, self.finished = (
-            content_of(where, first, options, hints.allow_loss),
-            dict[Place, tuple[int, int]](),
-        )
-        super().__init__(
-            self.content.kind, files, hints, field=self.content.field, notes=self.content.notes,
-            loss_masks=self.content.loss_masks, extras={"records hold": self.content.holds},
-        )  # fmt: skip
+        self.content, self.finished = content_of(where, first, options), dict[Place, tuple[int, int]]()
+        extras = {"records hold": self.content.holds}
+        super().__init__(self.content.kind, files, hints, **self.content.facts(hints), extras=extras)
 
-    def records(self, path: Place) -> Iterator[str | NDArray[np.integer[Any]]]:
+    def records(self, path: Place) -> Iterator[Record]:
         found = blank = 0
         for record in records_of(path):
-            yield self.content.value(path, found, record, self.report)
+            yield self.content.value(path, found, record)
             found, blank = found + 1, blank + (not record)
         self.finished[path] = found, blank
 

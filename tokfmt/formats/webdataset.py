@@ -385,9 +385,10 @@ class WebDatasetInspection(RecordFilesInspection):
             error = CorruptError(place, what, remedy="Write rows of one length")
             yield Finding.of("TF823", error, "warning")
 
-    def see(self, record: Any) -> None:
-        if len(self.lengths) < _MOST_LENGTHS or len(record) in self.lengths:
-            self.lengths[len(record)] = self.lengths.get(len(record), 0) + 1
+    def see(self, lengths: NDArray[np.int64]) -> None:
+        for length, count in zip(*(found.tolist() for found in np.unique(lengths, return_counts=True)), strict=True):
+            if len(self.lengths) < _MOST_LENGTHS or length in self.lengths:
+                self.lengths[length] = self.lengths.get(length, 0) + count
 
 
 class WebDataset(RecordFilesFormat):

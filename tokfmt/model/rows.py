@@ -32,6 +32,7 @@ states no rule of its own.
     a completion behind its prompt                          one document, of which the completion counts in the loss
     targets of inputs with segments or positions, or        the labels of inputs (MaxText); the last one of a document
       of rows that are all inputs, or these moved by one      is padding, or the next ID of the row
+    another last label of a row without other columns       the last ID of its document
     other targets of inputs                                 completions (seqio)
     targets that are the labels of inputs in the first      a contradiction
       rows, and hold other IDs in a later one
@@ -403,6 +404,39 @@ def with_columns(
     return _labeled(found, own, counting, firsts, how, begins=how.samples and not {*DIVIDING}.isdisjoint(columns))
 
 
+def without_masks(columns: Mapping[str, Column], offsets: Offsets) -> dict[str, Column]:
+    """Return columns if labels and masks are not read: labels still show padding, where they fit the IDs.
+
+    Args:
+        columns: The columns by name.
+        offsets: The offsets of the IDs.
+    """
+    kept = {name: column for name, column in columns.items() if name not in COUNTING}
+    if kept and (labels := columns.get(LABELS)) is not None:
+        fits = np.diff(labels.offsets) == np.diff(offsets)
+        kept[LABELS] = labels._replace(there=fits if labels.there is None else fits & labels.there)
+    return kept
+
+
+def unlike_labels(found: IdRows, tokens: Tokens, offsets: Offsets, columns: Mapping[str, Column]) -> Iterator[Misfit]:
+    """Yield each row with a label that is another ID than its token.
+
+    Args:
+        found: What `with_columns` returned.
+        tokens: The IDs of the rows, as they are stored.
+        offsets: Their offsets.
+        columns: The columns.
+    """
+    if found.marks is None or found.counts is None or LABELS not in columns:
+        return
+    labels = columns[LABELS]
+    for row, at in first_in_rows(found.offsets[offsets_of(found.counts)], found.marks & OTHER != 0):
+        token, ids = int(found.tokens[at]), tokens[offsets[row] : offsets[row + 1]]
+        own = labels.values[labels.offsets[row] : labels.offsets[row + 1]]
+        others = own[(ids == token) & (own != token) & (own != IGNORED)]
+        yield other_value(row, LABELS, token, int(others[0]) if len(others) else None)
+
+
 def some_rows(rows: IdRows, first: int, last: int) -> IdRows:
     """Return the IDs and the marks of rows `first <= i < last`."""
     start, stop = int(rows.offsets[first]), int(rows.offsets[last])
@@ -440,20 +474,49 @@ def _flags(size: int, places: NDArray[np.int64]) -> Flags:
 def _completed(
     tokens: Tokens, offsets: Offsets, columns: Mapping[str, Column], how: Reading, report: Report
 ) -> tuple[Tokens, Offsets, Mapping[str, Column]]:
-    """Return prompts with their completions behind them, with a mask of these in place of the column."""
+    """Return prompts with their completions behind them, with a mask of these in place of the column.
+
+    Labels of inputs without other columns have one ID more than these, unless it is padding.
+    """
     name = COMPLETION if COMPLETION in columns else TARGETS
-    if name not in columns or (name == TARGETS and not how.pairs):
+    if name not in columns or (name == TARGETS and not how.pairs and len(columns) > 1):
         return tokens, offsets, columns
+    if name == TARGETS and not how.pairs:
+        return _with_last_labels(tokens, offsets, columns[name])
     second = columns[name]
     for row, at in first_in_rows(second.offsets, (second.values < 0) | (second.values > _LARGEST)):
         report(Misfit(row, f"has a number in {name} that is no ID", f"0 to {_LARGEST:,}", int(second.values[at])))
-    sizes = np.stack([np.diff(offsets), np.diff(second.offsets)], axis=1)
-    bounds = offsets_of(sizes.sum(axis=1))
-    behind = np.repeat(np.tile(np.array([0, 1], np.uint8), len(sizes)), sizes.ravel())
-    joined = np.empty(len(behind), np.uint32)
-    joined[behind == 0], joined[behind == 1] = tokens, second.values
+    joined, bounds, behind = _behind(Column(tokens, offsets), second)
     others = {key: column for key, column in columns.items() if key != name}
-    return joined, bounds, {**others, COMPLETION: Column(behind, bounds, second.there)}
+    return joined.astype(np.uint32), bounds, {**others, COMPLETION: Column(behind, bounds, second.there)}
+
+
+def _behind(first: Column, second: Column) -> tuple[NDArray[np.int64], Offsets, NDArray[np.uint8]]:
+    """Return rows with other values behind them, the offsets of both, and 1 at the values behind."""
+    sizes = np.stack([np.diff(first.offsets), np.diff(second.offsets)], axis=1)
+    behind = np.repeat(np.tile(np.array([0, 1], np.uint8), len(sizes)), sizes.ravel())
+    joined = np.empty(len(behind), np.int64)
+    joined[behind == 0], joined[behind == 1] = first.values, second.values
+    return joined, offsets_of(sizes.sum(axis=1)), behind
+
+
+def _with_last_labels(
+    tokens: Tokens, offsets: Offsets, targets: Column
+) -> tuple[Tokens, Offsets, Mapping[str, Column]]:
+    """Return inputs with the last label of each row behind them, unless it is padding or labels are the IDs."""
+    sizes = np.diff(offsets)
+    fits = (sizes > 0) & (sizes == np.diff(targets.offsets))
+    last = np.zeros(len(sizes), np.int64)
+    last[fits] = targets.values[targets.offsets[1:][fits] - 1]
+    own = np.zeros(len(sizes), np.bool_)
+    same = targets.values[np.repeat(fits, np.diff(targets.offsets))] == tokens[np.repeat(fits, sizes)]
+    bounds = offsets_of(sizes[fits])
+    own[fits] = np.diff(offsets_of(same.view(np.uint8))[bounds]) == sizes[fits]
+    more = fits & ~own & (last > 0) & (last <= _LARGEST)
+    ids, bounds, _ = _behind(Column(tokens, offsets), Column(last[more], offsets_of(more)))
+    padding = Column(np.zeros(int(more.sum()), np.int64), offsets_of(more))
+    values, ends, _ = _behind(targets, padding)
+    return ids.astype(np.uint32), bounds, {TARGETS: Column(values, ends, targets.there)}
 
 
 def _of_equal_length(
