@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
+import registered
 import zarr
 from examples_of_tensorflow import example, framed
 from model.rows_oracle import MASKS, read
@@ -16,7 +17,6 @@ from shards_by_hand import litdata_of, mds_of, turns_of
 
 import tokfmt
 from tokfmt.errors import FormatError, LossyConversionError, TokfmtError
-from tokfmt.formats import arrayrecord as arrayrecord_format
 
 
 def parquet(path, columns):
@@ -82,12 +82,14 @@ def tfrecord(path, columns):
 
 
 def arrayrecord(path, columns):
-    class Examples(arrayrecord_format.Writer):
+    format_ = registered.get("arrayrecord")
+
+    class Examples(format_.Writer):
         def record(self, ids):
             return ids
 
     with open(path / "x.array_record", "wb") as out:
-        Examples(path, arrayrecord_format.WriteOptions(group_size=2), None).write_file(out, iter(examples(columns)))
+        Examples(path, format_.write_options(group_size=2), None).write_file(out, iter(examples(columns)))
     return path / "x.array_record"
 
 
