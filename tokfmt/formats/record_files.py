@@ -33,7 +33,7 @@ from tokfmt.core.loss_mask import ATTENTION, TARGET
 from tokfmt.core.output import whole
 from tokfmt.core.ragged import Ragged, offsets_of
 from tokfmt.core.reader import Damage, TokenReader, batches, check_ids, check_interval
-from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader
+from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader, SkippedRecords
 from tokfmt.errors import NO_DAMAGE, CorruptError, FormatError, TruncatedError, UnsafeError
 from tokfmt.files.file import open_file
 from tokfmt.files.place import Place
@@ -44,7 +44,6 @@ from tokfmt.model.rows import (
     IdRows,
     Misfit,
     Reading,
-    first_in_rows,
     some_rows,
     states_loss,
     unlike_labels,
@@ -124,7 +123,8 @@ class RecordFiles(RecordReader):
         damage = self._certain() if hints.allow_partial else []
         self._sizes = [_size(path, is_needed=number not in self._damaged) for number, path in enumerate(self.places)]
         records = sum(self._counts.values()) if len(self._counts) == len(self.places) else None
-        masks = facts.pop("loss_masks", f"loss masks of its records ({', '.join(columns)})")
+        stated = ", ".join(name for name in columns if states_loss([name], self.reading))
+        masks = facts.pop("loss_masks", f"loss masks of its records ({stated})")
         facts = {"field": kind, "loss_masks": masks if self._has_masks else "", **facts}
         if self._divides:
             read = f"{', '.join(columns)} beside the IDs are read: padding is left out, and packed rows are divided"
@@ -243,7 +243,7 @@ class RecordFiles(RecordReader):
             first, last = min(skip, len(ragged)), min(len(ragged), skip + take)
             rows = some_rows(IdRows(ragged.tokens, ragged.offsets, marks=batch.marks), first, last)
             skip, take = skip - first, take - (last - first)
-            yield RecordBatch(ragged=Ragged(rows.tokens, rows.offsets), marks=rows.marks)
+            yield RecordBatch(ragged=Ragged(rows.tokens, rows.offsets), marks=rows.marks, skipped=batch.skipped)
             if not take:
                 return
 
@@ -275,16 +275,12 @@ class RecordFiles(RecordReader):
             self.report(CorruptError(path, what, expected=misfit.expected, found=misfit.found, remedy=remedy))
 
         rows = with_columns(ids.tokens, ids.offsets, columns, self.reading, wrong)
-        marks = None if rows.marks is None else rows.marks & np.uint8(TARGET)
-        if self._has_masks:
-            for misfit in unlike_labels(rows, ids.tokens, ids.offsets, columns):
-                wrong(misfit)
-            return RecordBatch(ragged=Ragged(rows.tokens, rows.offsets), marks=marks)
-        if rows.facts.inside and marks is not None and rows.counts is not None and not self._is_plain:
-            remedy = "--from-opt loss_mask=all reads these as content that does not count in the loss"
-            for row, _ in first_in_rows(rows.offsets[offsets_of(rows.counts)], marks == 0):
-                wrong(Misfit(row, "has columns that exclude IDs inside of it, not at its ends", remedy=remedy))
-        return RecordBatch(ragged=Ragged(rows.tokens, rows.offsets))
+        for misfit in unlike_labels(rows, ids.tokens, ids.offsets, columns) if self._has_masks else ():
+            wrong(misfit)
+        stated = self._has_masks or (rows.facts.inside and not self._is_plain)
+        marks = rows.marks & np.uint8(TARGET) if stated and rows.marks is not None else None
+        noted = SkippedRecords(columns=rows.facts.numbers())
+        return RecordBatch(ragged=Ragged(rows.tokens, rows.offsets), marks=marks, skipped=noted)
 
     def record(self, index: int) -> str | list[int]:
         (block,) = self.blocks(1, index, index + 1)
