@@ -320,6 +320,23 @@ def test_separators_stay_with_their_marks_in_another_order(how, tmp_path):
     assert sorted(rows) == sorted(([*one, EOS], mask) for one, mask in zip(documents, masks, strict=True))
 
 
+@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
+def test_a_separator_that_is_added_to_a_cut_document_does_not_count(name, tmp_path):
+    """Where the source stores separators, the document that has none may be cut: a model must not learn to stop there."""
+    documents = [[1, 2, EOS], [3, 4], [5, EOS], [6]]
+    labels = [[-100, 2, EOS], [3, 4], [5, -100], [6]]
+    if name == "a.jsonl":
+        rows = [{"input_ids": ids, "labels": own} for ids, own in zip(documents, labels, strict=True)]
+        (tmp_path / name).write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    else:
+        pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        parquet.write_table(pa.table({"input_ids": documents, "labels": labels}), tmp_path / name)
+    done = tokfmt.convert(tmp_path / name, tmp_path / "x.ds", eos=EOS, verify=True)
+    assert np.fromfile(tmp_path / "x.ds", "<u2").tolist() == [1, 2, EOS, 3, 4, EOS, 5, EOS, 6, EOS]
+    assert np.fromfile(tmp_path / "x.ds.loss", "u1").tolist() == [0, 1, 1, 1, 1, 0, 1, 0, 1, 0]
+    assert done.separators["added"] == 2
+
+
 def test_a_sequence_without_a_separator_gets_none_beside_masks(tmp_path):
     """An index states the ends of documents; the last one is not finished."""
     source = tmp_path / "a.ds"

@@ -5,7 +5,8 @@
     BEGINS      4  a document begins with it, in rows that hold several documents
 
 Formats that store a mask of *labels* describe, at each token, the next token. `beside_samples` shifts their masks by
-one. The separator of an empty sequence has no token before it that could be marked, so it counts. Before the first byte
+one. The separator of an empty sequence has no token before it that could be marked, so it counts. One that is added
+to a document that lacks it, where others have one, does not count: the document may be cut there. Before the first byte
 is written, `commands.convert.losses` counts what marks cannot express.
 
 Views, conversions, losses, `--verify` and recipes see marks alone. The encoding of a mask is known only to the reader

@@ -156,6 +156,8 @@ class Batch:
         separator: The ID of every separator beside a content; None: there are several, or none.
         lead: The same for leads.
         read_marks: Reads the marks of the slots of the window; None if the dataset has none.
+        lacking: A sequence without a separator lacks it, as others of the dataset have one: one that is added does not
+            count in the loss, because the document may be cut there.
     """
 
     first: int
@@ -167,6 +169,7 @@ class Batch:
     separator: int | None = None
     lead: int | None = None
     read_marks: Callable[[], NDArray[np.uint8]] | None = None
+    lacking: bool = False
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -218,7 +221,8 @@ class Batch:
             return marks
         out = np.full(len(placed.plain), TARGET)
         full = separator & (lengths > 0)
-        out[placed.separators[lengths[separator] > 0]] = marks[np.cumsum(lengths)[full] - 1] & MASKED_END == 0
+        counts = marks[np.cumsum(lengths)[full] - 1] & MASKED_END == 0
+        out[placed.separators[lengths[separator] > 0]] = counts & (not self.lacking)
         for flags, bits, places in ((separator, SEP, placed.separators), (lead, LEAD, placed.leads)):
             had = self.beside[flags] & bits != 0
             out[places[had]] = window[self.places(bits)[flags][had]]

@@ -136,6 +136,7 @@ class Dataset:
                 separator=separator,
                 lead=lead,
                 read_marks=None if self.marks is None else _MarksOf(self.marks, self.spans, batch),
+                lacking=self.spans.ending is not None and not self.gap.alone,
             )
 
     def slots(self) -> Slots:
