@@ -142,6 +142,14 @@ def test_padding_of_later_records_is_left_out_and_packed_rows_are_refused(tmp_pa
         len(tokfmt.open(lines(source, LATE[0], packed))[:])
     whole = {"input_ids": [5, 6], "position_ids": [0, 1]}
     assert tokfmt.open(lines(source, LATE[0], whole))[:].tolist() == [[7, 8, 3], [5, 6]]
+    mrope = [
+        {"input_ids": [1, 2], "position_ids": [[0, 1], [0, 0], [0, 1]]},
+        {"input_ids": [3], "position_ids": [[0]] * 3},
+    ]
+    with tokfmt.open(lines(source, *mrope)) as dataset:
+        assert dataset[:].tolist() == [[1, 2], [3]]
+        assert any("position_ids" in note for note in dataset.notes)
+    assert tokfmt.convert(source, tmp_path / "x.parquet", eos="none").sequences == 2
     other = [{"input_ids": [1, 2], "labels": 1}, {"input_ids": [3], "labels": [3, 4]}]  # a class, no labels of IDs
     assert tokfmt.open(lines(source, *other), allow_loss="fields")[:].tolist() == [[1, 2], [3]]
 

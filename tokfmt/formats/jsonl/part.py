@@ -21,7 +21,7 @@ from tokfmt.formats.jsonl.index import RawIndex, misplaced
 from tokfmt.formats.jsonl.lines import Lines, Positions, TextFile, border, line_number, walk
 from tokfmt.formats.jsonl.options import ReadOptions
 from tokfmt.formats.jsonl.parse import Document, Fault, Kind, Parser, dotted, line_error, load
-from tokfmt.model.rows import DIVIDING
+from tokfmt.model.rows import ALL_POSITIONS, DIVIDING
 
 Numbering = Callable[[], Callable[[Lines], Sequence[int]]]
 """Returns a function of lines that returns the index of the line of each record. A line of no record has none, and a
@@ -225,7 +225,7 @@ class First(NamedTuple):
         inferred: What was inferred.
         columns: The columns that are read beside the IDs, wherever records have them.
         announced: Those that the first record has, or that an option names.
-        passed: Labels and masks that an option leaves out.
+        passed: Labels and masks that an option leaves out, and positions that are lists of lists.
         has_unread_mask: It has a loss mask, and no option states which IDs it speaks of.
         chats: Its text is a list of messages, or a prompt with its completion.
         pairs: What its prompt and its completion are.
@@ -334,7 +334,8 @@ def _of_ids(record: object, keys: tuple[str, ...], inferred: tuple[str, ...], op
         return First("ids", keys, inferred)
     choice, name = options.loss_mask, LOSS_MASK if options.loss_mask in ("own", "next") else options.loss_mask
     there = [name for name, value in record.items() if value is None or isinstance(value, list)]
-    others = {*record, *keys} - {*there}  # a number or a text of the first record is no column
+    nested = {name for name in there if any(isinstance(one, list) for one in record[name] or ())}  # as of mRoPE
+    others = {*record, *keys} - {*there} | nested  # a number or a text of the first record is no column
     chosen = (LABELS, *MASKS) if choice in (None, ALL) else (str(name),)
     if {LOSS_MASK, STARTS} <= {*there} and choice is None:  # packed rows of Megatron-Bridge
         chosen = (*chosen, LOSS_MASK)
@@ -347,7 +348,10 @@ def _of_ids(record: object, keys: tuple[str, ...], inferred: tuple[str, ...], op
         inferred,
         columns,
         tuple(one for one in columns if one in there or one == name),
-        () if choice is None else tuple(name for name in COUNTING if name not in (*chosen, *others)),
+        (
+            *(() if choice is None else (name for name in COUNTING if name not in (*chosen, *others))),
+            *(name for name in ALL_POSITIONS if name in nested),
+        ),
         has_unread_mask=choice is None and LOSS_MASK in there and LOSS_MASK not in chosen,
         numbers=any(type(value) is int and value > 1 for value in numbered or ()),
     )

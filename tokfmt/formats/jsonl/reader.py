@@ -24,7 +24,7 @@ from tokfmt.formats.jsonl.lines import Lines, TextFile, border, line_number
 from tokfmt.formats.jsonl.options import ReadOptions
 from tokfmt.formats.jsonl.parse import Fault, Kind, Parsed, Parser, Problem, line_error
 from tokfmt.formats.jsonl.part import Part, first_record
-from tokfmt.model.rows import DIVIDING, IdRows, some_rows
+from tokfmt.model.rows import ALL_POSITIONS, DIVIDING, IdRows, some_rows
 
 _LISTED = 8  # damaged lines that a message lists by number
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -69,6 +69,9 @@ class JsonlReader(RecordReader):
             )
         if first.has_unread_mask:
             notes.append(f'the field "{LOSS_MASK}" of its records is not read: {MASK_OPTION}')
+        notes += [
+            f'"{name}" of its records is not read: it holds lists' for name in first.passed if name in ALL_POSITIONS
+        ]
         if ATTENTION in first.announced:
             notes.append(f'"{ATTENTION}" of its records is read: what it excludes at their ends is padding, left out')
         if first.is_packed:
