@@ -177,7 +177,9 @@ class ShuffledStream(Stream):
         for a, b in self._drawn(start, start + length + more):
             runs.append(Run(column, a, b - a, False))
             column += b - a
-        return _with_label(runs, length) if more else runs
+        if more:  # The last of `length` + 1 positions is the label of the one before it.
+            runs[-1] = runs[-1]._replace(length=runs[-1].length - 1, more=True)
+        return runs
 
     def _drawn(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
         """Yield the intervals of the axis of an interval of the shuffled stream."""
@@ -197,15 +199,6 @@ class ShuffledStream(Stream):
     def sequences_in(self, selection: Selection) -> Iterator[SequencesInSamples]:
         for a, b, tokens, cut in self._windows(self._starts.array, selection):
             yield SequencesInSamples(self._order.array[a:b], tokens, cut)
-
-
-def _with_label(runs: list[Run], length: int) -> list[Run]:
-    """Turn the last of `length` + 1 positions of runs into the label of the position before it."""
-    last = runs.pop()
-    if last.length > 1:
-        runs.append(last._replace(length=last.length - 1, more=True))
-        return runs
-    return [*runs, last._replace(column=length, length=0, more=True)]
 
 
 class Planned:

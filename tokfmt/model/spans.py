@@ -213,21 +213,21 @@ class Bounds(Spans):
         """Hold the index.
 
         Args:
-            bounds: Non-decreasing integers, one more than sequences.
+            bounds: Non-decreasing integers of 8 bytes, one more than sequences.
             filled: No two neighboring bounds are equal.
         """
         self.bounds, self.count, self.filled = bounds, bounds.length - 1, filled
 
     def cuts(self, first: int, last: int) -> Offsets:
         check_interval(first, last, self.count, "sequences")
-        return _integers(self.bounds.tokens(first, last + 1))
+        return self.bounds.tokens(first, last + 1).view(np.int64)
 
     def extents(self, first: int, last: int) -> Extents:
         cuts = self.cuts(first, last)
         return cuts[:-1], cuts[1:]
 
     def extents_of(self, numbers: Numbers) -> Extents:
-        return tuple(_integers(self.bounds.at(numbers + k)) for k in (0, 1))  # type: ignore[return-value]
+        return tuple(self.bounds.at(numbers + k).view(np.int64) for k in (0, 1))  # type: ignore[return-value]
 
     def extent(self, number: int) -> tuple[int, int]:
         start, stop = self.bounds.tokens(number, number + 2).tolist()
@@ -616,8 +616,3 @@ class Chain(Spans):
                 yield replace(batch, first=first + batch.first, base=base, window=window)
                 after = first + batch.first + len(batch)
             first = after
-
-
-def _integers(values: NDArray[np.integer]) -> Offsets:
-    """Return entries of an index as int64."""
-    return values.view(np.int64) if values.dtype.itemsize == 8 else values.astype(np.int64)

@@ -108,15 +108,12 @@ class StatisticsTab(Working):
     def _show_lengths(self, found: Statistics | None, counting: str) -> None:
         """Show the lengths of rows, or how full samples are if all of them have the same length."""
         table, session = self.query_one("#lengths", Table), self.session
-        before = table.lines
         lengths = None if found is None or found.lengths is None else LengthLines(found.lengths, row_name(session))
         if lengths is not None and lengths.count < 2 and session.view.name == "samples":
             self._filled.ask(lambda: fills_of(session), self._show_fills)
-            if isinstance(before, FillLines):
+            if isinstance(table.lines, FillLines):
                 return
-        same = isinstance(before, LengthLines) and lengths is not None
-        if not same or before.lengths.histogram != lengths.lengths.histogram:  # type: ignore[union-attr]
-            table.show(lengths, counting, lambda: 0 if lengths is None else lengths.fullest)
+        table.show(lengths, counting, lambda: 0 if lengths is None else lengths.fullest)
 
     def _show_fills(self, fills: Fills | None) -> None:
         """Show how full samples are in place of their lengths, which are all the same."""

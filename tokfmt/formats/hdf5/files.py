@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,11 +124,10 @@ def params_beside(files: Sequence[Place]) -> Params:
     if len(homes) != 1 or not place.is_file():
         return Params()
     try:
-        file = open_file(place)
-        if file.size > _LARGEST_PARAMS:
-            return Params(note=f"{PARAMS} is too large to be read ({file.size:,} bytes)")
-        content = json.loads(file.read(0, file.size))
-        file.close()
+        with closing(open_file(place)) as file:
+            if file.size > _LARGEST_PARAMS:
+                return Params(note=f"{PARAMS} is too large to be read ({file.size:,} bytes)")
+            content = json.loads(file.read(0, file.size))
     except (ValueError, RecursionError, FormatError):
         return Params(note=f"{PARAMS} cannot be read and is ignored")
     return Params(_number_in(content, "eos_id"), _number_in(content, "pad_id"), _number_in(content, "vocab_size"))
