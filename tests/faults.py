@@ -517,6 +517,39 @@ EQUIVALENT = {
     "tokfmt/formats/jsonl/lines.py:TextFile.passing:boundary:if end - at < PIECE:": (
         "a last piece of the full size is read into a buffer of the same size, the old one or a new one"
     ),
+    'tokfmt/mix/torch.py:Loader._compare:off by one:"content of samples": hashlib.sha256(content.encode()).hexdigest()[:16],': (
+        "one digit more or less of a digest is compared alike"
+    ),
+    "tokfmt/commands/search/search.py:_by_number:dropped call:search.progress(b - a)": (
+        "a search by numbers ends at once, so that how far it is is not seen"
+    ),
+    "tokfmt/formats/hdf5_arrays/chunks.py::off by one:_WORDS = 1 << 20": (
+        "how many words are summed at a time changes no checksum"
+    ),
+    "tokfmt/browser/data/session.py:open_session:condition:if first.format is not None and first.format.prefix:": (
+        "what was opened has a format, and of a format without a prefix the state is the same one"
+    ),
+    "tokfmt/commands/compare/fingerprint.py:RecordSide.neighbors:off by one:for block in self.records.blocks(1 << 20, first, last):": (
+        "how much is read at a time changes no ID"
+    ),
+    "tokfmt/files/publisher.py:Publisher.__init__:off by one:self._kept, self._shared, self._lock, self._new = kept, shared, -1, False": (
+        "any number below 0 says that no lock is held"
+    ),
+    'tokfmt/commands/show/export.py:_copy:dropped call:progress.phase("copying", len(rows), "records")': (
+        "a progress that begins no phase shows nothing, and what is written is the same"
+    ),
+    "tokfmt/formats/modalities/check.py:_last_tokens:exchanged arguments:firsts = np.linspace(0, count - _RUN_IN_STORE, _RUNS_IN_STORE).astype(np.int64)": (
+        "the runs are sorted before they are read"
+    ),
+    "tokfmt/model/readers.py::condition:def as_dataset(self, *, drawn: bool = False) -> Dataset:  # noqa: ARG002 - it has the separators of its sources": (
+        "this reader does not read the argument"
+    ),
+    "tokfmt/source/manifest.py::off by one:_PIECE = 1 << 19  # bytes of a local file that are hashed at a time, which stay in the cache of a core": (
+        "how much is hashed at a time changes no hash"
+    ),
+    "tokfmt/commands/convert/arrangement.py:contents_of:skipped check:if laid.lead is None and not laid.only_closed:": (
+        "the other way looks at the last token of each sequence, which is the separator here"
+    ),
 }
 """Faults of `choose` that change nothing, as file:function:kind:line, each with the reason."""
 
