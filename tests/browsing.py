@@ -23,7 +23,9 @@ from tokfmt.browser.data.session import (
     Session,
     load,
     open_session,
+    other_split,
     refused_session,
+    reopened,
     shown_session,
 )
 from tokfmt.browser.data.spots import ByteSpot, Spot
@@ -76,9 +78,11 @@ __all__ = [
     "notes",
     "open_session",
     "opened",
+    "other_split",
     "reader_text",
     "recall",
     "remember",
+    "reopened",
     "session_of",
     "settled",
     "tab_of",

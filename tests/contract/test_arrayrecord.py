@@ -10,7 +10,9 @@ from paths import FIXTURES
 
 import tokfmt
 from tokfmt.errors import TokfmtError
+from tokfmt.files.place import place_of
 from tokfmt.formats.arrayrecord import FORMAT
+from tokfmt.plugin import Hints
 from tokfmt.testing import FormatContract
 
 BLOCK = 65_536
@@ -110,6 +112,15 @@ def test_the_bytes_of_upstream(tmp_path):
     out = tmp_path / "x.array_record"
     tokfmt.convert(tmp_path / "x.jsonl", out, to_options={"bare": "int32", "group_size": 2}, eos="none")
     assert out.read_bytes() == (HOME / "across_blocks.array_record").read_bytes()
+
+
+def test_a_chunk_is_not_cut_where_records_are_written(tmp_path):
+    """4,096 records are written at once. The index has their number before one is read."""
+    (tmp_path / "x.jsonl").write_text('{"input_ids": [1]}\n' * 4100)
+    out = tmp_path / "x.array_record"
+    tokfmt.convert(tmp_path / "x.jsonl", out, to_options={"group_size": 4096}, eos="none", executor="serial")
+    assert [len(group) for group in records(out.read_bytes())] == [4096, 4]
+    assert FORMAT.open([place_of(out)], FORMAT.read_options(), Hints()).info.records == 4100
 
 
 def test_text_is_tokenized(tmp_path):

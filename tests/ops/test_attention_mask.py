@@ -96,6 +96,9 @@ def test_a_mask_that_numbers_packed_documents_divides_rows(tmp_path):
     path = write(tmp_path / "x.parquet", **columns)
     with tokfmt.open(path) as dataset:
         assert dataset[:].tolist() == [[5, 6], [7, 8], [9, 9]]
+    full = write(tmp_path / "full.parquet", input_ids=[[1, 2, 3]], position_ids=[[0, 1, 0]])
+    total = tokfmt.stats([path, full]).total
+    assert (total.padding.count, total.padding.share) == (4, 4 / 13)
     write(path, **columns, position_ids=[[0, 1, 0, 1, 0], [0, 1, 0, 0, 0]])
     with tokfmt.open(path) as dataset:
         assert dataset[:].tolist() == [[5, 6], [7, 8], [9, 9]]

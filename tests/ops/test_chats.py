@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,10 +24,23 @@ PLAIN = (CHATS / "plain" / "chat_template.jinja").read_text()
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _process():
-    """The process that renders is kept for ten seconds, and not left to other modules."""
-    yield
+def _process(tmp_path_factory):
+    """The process that renders is kept for ten seconds, and not left to other modules. A library prints in it."""
+    home = tmp_path_factory.mktemp("prints")
+    (home / "sitecustomize.py").write_text(
+        "import sys\nclass Prints:\n    def find_spec(self, name, *_):\n"
+        "        name == 'transformers' and print(name, flush=True)\nsys.meta_path.insert(0, Prints())\n"
+    )
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PYTHONPATH", str(home))
+        chats.end_rendering()
+        yield
     chats.end_rendering()
+
+
+def ids_of(path):
+    with tokfmt.open(path, tokenizer=CHATS / "plain", allow_loss=["loss-mask"]) as dataset:
+        return [ids.tolist() for ids in dataset]
 
 
 def rows(path):
@@ -232,6 +246,18 @@ def test_a_template_that_does_not_end_is_ended():
     encoder = chats.ChatEncoder(None, chats.ChatTemplate(loop, {}), masked=True, parse=True, special={}, seconds=1)
     with pytest.raises(TokfmtError, match="a chat needs more than 1 seconds or 2 GiB of memory"):
         encoder.encode(['[{"role": "user", "content": "a"}]'])
+
+
+def test_a_process_that_was_idle_is_started_again(monkeypatch, tmp_path):
+    chats.end_rendering()
+    (tmp_path / "sitecustomize.py").write_text(
+        "import select\nreal = select.select\nselect.select = lambda *words: real(*words[:3], 0.1)\n"
+    )
+    with monkeypatch.context() as patched:
+        patched.setenv("PYTHONPATH", str(tmp_path))
+        assert ids_of(CHATS / "messages.jsonl") == [one["input_ids"] for one in EXPECTED[:4]]
+    time.sleep(0.3)
+    assert ids_of(CHATS / "messages.jsonl") == [one["input_ids"] for one in EXPECTED[:4]]
 
 
 def test_a_tokenizer_that_lacks_what_a_chat_needs_is_refused(tmp_path):

@@ -105,6 +105,13 @@ def test_hdf5_without_a_separator_requires_eos(tmp_path):
         converted(FIXTURES / "hdf5" / "packed_overlap", tmp_path)
 
 
+def test_array_of_several_streams(tmp_path):
+    """Model-Optimizer begins a stream at the first row of each worker; other rows repeat a token."""
+    case = next(one for one in expected("array")["cases"] if one["name"] == "model_optimizer")
+    source, stream = FIXTURES / "array" / case["entry"], [token for one in case["streams"] for token in one]
+    assert converted(source, tmp_path, eos=case["eos"], options={"view": "documents"}) == pieces(stream, case["eos"])
+
+
 REFUSED = {"faulty", "latin1", "non_dict", "surrogate"}
 
 

@@ -27,7 +27,7 @@ from tokfmt.commands.search.query import (
     is_query,
     parse_query,
 )
-from tokfmt.commands.search.search import find, find_records
+from tokfmt.commands.search.search import Spelling, find, find_records
 from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.reader import Layout
@@ -269,6 +269,14 @@ def test_text_among_wide_ids():
             Hit(1, 3, 4),
         ]
         assert list(find(reader, parse_query(f"token:{odd}"), Search(each=True))) == [Hit(0, 1, 2), Hit(1, 3, 4)]
+
+
+def test_spelled_ids_are_bounded():
+    """Random IDs may be any number of different ones, whose bytes are kept for at most a million."""
+    spelled = Spelling(DECODER)
+    spelled.update(dict.fromkeys(range(2, 2 + (1 << 20)), b""))
+    assert (spelled[0], len(spelled)) == (b"a", (1 << 20) + 1)
+    assert (spelled[1], len(spelled)) == (b"b", 1)
 
 
 class Counted(MemoryReader):

@@ -122,11 +122,15 @@ def test_every_shifted_entry_of_a_merged_pack():
     assert [f.wrong for f in found["end of the file"] if f.name == "offsets"] == [True]
 
 
-@pytest.mark.parametrize("layout", "ABCD")
-def test_layouts(layout):
-    path = FIXTURES / "modalities" / f"{layout}_1byte_byte256.pbin"
-    header = {field.name: field for field in everything(path, "modalities")["header"]}
-    assert (header["layout"].value, header["token width"].value) == (layout, "1")
+@pytest.mark.parametrize(
+    ("layout", "width", "name"),
+    [*((layout, "1", f"{layout}_1byte_byte256") for layout in "ABCD"), ("P", "4", "wild_branch_only_P3_header4")],
+)
+def test_layouts(layout, width, name):
+    header = {
+        field.name: field for field in everything(FIXTURES / "modalities" / f"{name}.pbin", "modalities")["header"]
+    }
+    assert (header["layout"].value, header["token width"].value) == (layout, width)
 
 
 def test_chunks_of_an_hdf5_file():

@@ -8,13 +8,15 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import forkserver
 import numpy as np
 import pytest
 from amount import FUZZ_ONLY
 from click.testing import CliRunner
-from opened import open_source, stored
+from moments import At
+from opened import SourceRequest, open_source, stored
 from paths import CORPUS, FIXTURES, TOKENIZER
 from reads import asked_of
 from schemas import validate
@@ -22,7 +24,7 @@ from stats_oracle import check
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.commands.stats import glance, stats_of
+from tokfmt.commands.stats import StatsRequest, glance, stats, stats_of
 from tokfmt.commands.stats.report import (
     StatsReport,
     deviations,
@@ -32,7 +34,7 @@ from tokfmt.commands.stats.report import (
     read_baseline,
     unmet,
 )
-from tokfmt.errors import ConversionError, FormatError, OptionError
+from tokfmt.errors import ConversionError, FormatError, OptionError, SourceChangedError
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 BLOCKS = FIXTURES / "stage1" / "blocks"
@@ -234,6 +236,7 @@ def test_sample_of_a_stream(large):
     assert 2000 <= found.sampled.sequences < len(spans) / 4
     assert "sequences" not in found.sampled.exact
     assert found.sequences == pytest.approx(len(spans), rel=0.5)
+    assert found.tokens == pytest.approx(len(ids), rel=0.5)
 
 
 def test_sample_of_text(tmp_path):
@@ -390,6 +393,12 @@ def test_one_of_several_cannot_be_read(tmp_path):
     assert (code, out, len(err.splitlines())) == (3, "", 2)
     document = json.loads(tokfmt_stats(PACK, cut, "--json")[1])
     assert (len(document["datasets"]), document["total"], document["errors"][0]["path"]) == (1, None, str(cut))
+
+
+def test_a_source_that_changes_meanwhile_is_an_error(tmp_path):
+    path = Path(shutil.copy(PACK, tmp_path))
+    with pytest.raises(SourceChangedError, match=rf"{path.name}: changed while it was being read"):
+        stats(StatsRequest(SourceRequest([path])), At("counting", lambda: os.utime(path, (1, 1))))
 
 
 @FUZZ_ONLY

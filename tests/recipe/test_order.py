@@ -11,7 +11,7 @@ import pytest
 from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from recipe.held import opened, samples_of
+from recipe.held import explain, opened, samples_of
 
 from tokfmt.core.reader import Info, Layout, TokenReader
 from tokfmt.errors import ConversionError, OptionError
@@ -125,6 +125,8 @@ def test_the_tail_of_each_pass_is_its_own():
     view = opened([[[1, 2, 3], [4, 5, 6, 7]]], seq_len=4, to_eos="none", labels="same", epochs=2)
     rows = view.samples(range(len(view)))["input_ids"].tolist()
     assert rows == [[1, 2, 3, 4], [5, 6, 7, 0]] * 2
+    view = opened([[[1, 2, 3], [4, 5, 6, 7]]], seq_len=4, to_eos="none", labels="same", tail="drop")
+    assert explain(view)[0].left_out == {"tail": 3}
 
 
 def test_passes_of_a_list_whose_sources_have_different_numbers_of_them():

@@ -5,7 +5,7 @@ import pytest
 from amount import FUZZ_ONLY
 from browsing import PACK, Info, Layout, browse, line, session_of, tab_of
 from browsing import Fake as Trillion
-from textual.events import MouseScrollDown
+from textual.events import MouseScrollDown, MouseScrollLeft, MouseScrollRight
 from textual.scrollbar import ScrollBar
 
 
@@ -62,6 +62,7 @@ def test_the_scrollbar_is_dragged(pane):
         await still(app, press)
         last = top(app)
         assert last > 0
+        assert track.display
         assert line(app.query_one(pane), 1) != first
         await pilot.hover(track, offset=(0, track.size.height // 2))
         await still(app, press)
@@ -101,6 +102,12 @@ def test_the_wheel_scrolls_what_it_is_over():
         await press()
         assert tab.list.top == 6
         assert tab.where == (0, 0)
+        tab.action_toggle_reader("wrap")
+        await press()
+        for kind, left in ((MouseScrollRight, 6), (MouseScrollRight, 12), (MouseScrollLeft, 6)):
+            tab.reader.post_message(kind(tab.reader, 0, 0, 0, 0, 0, shift=False, meta=False, ctrl=False))
+            await press()
+            assert tab.reader.left == left
 
     browse([PACK], steps, size=(80, 20))
 

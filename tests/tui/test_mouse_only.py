@@ -109,6 +109,10 @@ def test_an_export_writes_what_is_shown_and_needs_no_enter(tmp_path, monkeypatch
         assert not app.screen.query_one("#text").value
         app.screen.query_one("#what").value = "first "
         assert "number" not in str(app.screen.query_one("#saying").render()), "the number is being typed"
+        written.unlink()
+        app.screen.query_one("#what").value = "3:5"
+        await press("enter")
+        assert len(written.read_text().splitlines()) == 2
 
     browse([tmp_path / "x.pbin"], steps, tokenizer=str(TOKENIZER))
 

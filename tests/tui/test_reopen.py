@@ -4,7 +4,7 @@ import json
 
 import pytest
 from amount import FUZZ_ONLY
-from browsing import PACK, browse, notes, tab_of
+from browsing import PACK, STORE, SourceRequest, browse, notes, other_split, reopened, shown_session, tab_of
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 BAD = FIXTURES / "bad" / "megatron" / "meg_ptr_overflow.idx"
@@ -27,6 +27,12 @@ def test_the_place_is_kept_with_a_tokenizer_and_a_view():
         assert app.session.vocabulary is not None
 
     browse([FIXTURES / "hdf5" / "padded_eos"], steps, tokenizer=str(TOKENIZER))
+
+
+def test_the_split_is_kept():
+    session = other_split(shown_session(SourceRequest([STORE])), "validation")
+    again = reopened(session)
+    assert (again.split, again.splits, again.asked) == ("validation", ("train", "validation"), session.asked)
 
 
 @pytest.mark.parametrize(("keys", "tab", "widget", "place"), [

@@ -80,7 +80,6 @@ def test_groups_open_to_their_members_and_lead_to_them(repeated):
     browse([repeated], steps)
 
 
-@FUZZ_ONLY
 def test_a_group_opens_and_closes_with_l_and_h(repeated):
     async def steps(app, press):
         await to(app, press, "groups")

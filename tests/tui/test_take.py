@@ -66,6 +66,8 @@ def test_ids_are_found_in_text_that_is_tokenised_as_it_is_searched():
         await press("enter")
         assert tab.search.results.hits == sum(row.count(token) for row in units.values())
         assert units[tab.where[0]][tab.where[1]] == token
+        found = tab.search.first((3, 2))
+        assert (found.row, found.start) == (3, 2)
 
     browse([CORPUS], steps, tokenizer=str(TOKENIZER))
 

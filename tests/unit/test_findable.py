@@ -34,6 +34,7 @@ def test_every_code_is_where_the_table_says():
         name for _, owners, _ in rows for name in (*owners.split(", "), "any format")
     }
     for code in codes:
+        assert len(code["title"]) < len(code["text"]) and not code["title"].endswith("."), code
         number = code["code"]
         fitting = [row for row in rows if re.match(row[0].replace("x", r"\d"), number)]
         assert fitting, number

@@ -34,6 +34,7 @@ def save(path, rows=None, count=..., **how):
 def codes(path):
     found = list(FORMAT.check(path, ReadOptions()))
     assert all(f.severity in ("error", "warning") for f in found)
+    assert all(f.path.startswith(str(path)) for f in found)
     assert all(not f.message.endswith((".", ",")) and "\n" not in f.message for f in found)
     return {f.code for f in found}
 

@@ -15,6 +15,7 @@ from tokfmt.browser.data.search import (
     SearchScope,
     TextQuery,
     TokenQuery,
+    amount,
     meaning,
     parse_search,
 )
@@ -79,6 +80,10 @@ def test_parsing_of_searches():
     assert meaning("2024", both) == "this text; token:2024 searches for the ID"
     assert meaning("464, 3290", both) == "this text; token:464,3290 searches for these IDs"
     assert meaning("2024", ids) == "the token 2024"
+    for words in ("464", "any:5", "first:5", "last:5"):
+        assert amount(ids, parse_search(words, ids)) == (ids.reader.info.tokens, "tokens")
+    for words in ("len>5", "same:3", "seq:3", "padding>0", "masked>0"):
+        assert amount(ids, parse_search(words, ids)) == (42, "rows")
     for plain in ("the end", "464", "a: b", "length"):
         assert isinstance(parse_search(plain, text), TextQuery)
     for words, scope in (

@@ -205,6 +205,13 @@ def test_check_finds_a_width_that_is_given_wrong(kind, dtype, wrong, right, deep
     assert not [one for one in verdict.findings if one.code == "TF903"]
 
 
+@pytest.mark.parametrize(("count", "found"), [(15, []), (16, ["TF903"])])
+def test_sixteen_ids_question_a_width(count, found, tmp_path):
+    path = stored(tmp_path, "mds", [[1 << 24] * count], "<u4")
+    (verdict,) = tokfmt.check(path, options={"dtype": "uint32"}, eos="none")
+    assert [one.code for one in verdict.findings] == found
+
+
 @pytest.mark.parametrize("rows", [[[5, 0] * 3], [[7, 0, 9]] * 40, [[0] * 64] * 4, [[1, 2, 3, 0] * 16] * 4])
 def test_ids_that_are_zero_for_another_reason_are_no_finding(rows, tmp_path):
     path = stored(tmp_path, "mds", rows, "<u2")
