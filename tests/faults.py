@@ -490,9 +490,6 @@ EQUIVALENT = {
     "tokfmt/core/reader.py:largest_id:off by one:return int(tokens.max()) if len(tokens) else -1": (
         "any number below 0 says that there is no ID"
     ),
-    "tokfmt/formats/arrow/reader.py:ColumnReader.__init__:off by one:tops, odd, first = [fact.top for fact in facts], 0, -1": (
-        "any number below 0 says that no row was seen"
-    ),
     "tokfmt/text/ingest.py:ingest_block:exchanged arguments:top, skipped = max(top, largest_id(ragged.tokens)), skipped + batch.skipped": (
         "max takes its arguments in any order"
     ),
