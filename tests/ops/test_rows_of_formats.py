@@ -191,6 +191,37 @@ def test_a_completion_beside_a_prompt_of_shards_is_its_end_and_counts(write, tmp
         tokfmt.convert(source, tmp_path / "out.pbin", **given)
 
 
+PAIRS = [("prompt", "completion"), ("inputs", "targets")]
+
+
+@pytest.mark.parametrize("names", PAIRS)
+@pytest.mark.parametrize("write", [parquet, arrow, tfrecord, arrayrecord])
+def test_a_second_list_of_ids_is_the_completion_of_the_first(write, names, tmp_path):
+    rows = [[1, 2], [4], [], [7, 8]], [[3], [5, 1 << 17], [6], []]
+    source = write(tmp_path, dict(zip(names, rows, strict=True)))
+    tokfmt.convert(source, tmp_path / "out.parquet", eos="none", verify=True)
+    assert pq.read_table(tmp_path / "out.parquet").to_pydict() == {
+        "input_ids": [[1, 2, 3], [4, 5, 1 << 17], [6], [7, 8]],
+        "labels": [[-100, -100, 3], [-100, 5, 1 << 17], [6], [-100, -100]],
+    }
+    with pytest.raises(LossyConversionError, match="loss-mask"):
+        tokfmt.convert(source, tmp_path / "out.pbin", eos="none")
+    assert tokfmt.convert(source, tmp_path / "out.mds", to_format="mds", eos="none", allow_loss="loss-mask").tokens == 9
+
+
+@pytest.mark.parametrize("write", [parquet, arrow, tfrecord, arrayrecord])
+def test_targets_of_maxtext_are_labels_and_another_list_is_an_error(write, tmp_path):
+    ids, segments = [[1, 2, 3, 4, 0, 0]] * 2, [[1, 1, 2, 2, 0, 0]] * 2
+    columns = {"inputs": ids, "inputs_segmentation": segments, "targets": [[2, 3, 4, 0, 0, 0]] * 2}
+    with tokfmt.open(write(tmp_path, columns), eos="none") as dataset:
+        assert dataset[:].tolist() == [[1, 2], [3, 4]] * 2
+    source = write(tmp_path, {**columns, "targets": [[2, 3, 4, 0, 0, 0], [2, 3, 9, 0, 0, 0]]})
+    (verdict,) = tokfmt.check(source, deep=True)
+    assert sum("has targets that" in finding.message for finding in verdict.findings) == 1
+    with pytest.raises(FormatError, match="has targets that"):
+        tokfmt.convert(source, tmp_path / "out.parquet", eos="none")
+
+
 def test_turns_of_samples_are_one_document_whose_responses_count(tmp_path):
     two = [{"input_ids": [1, 2], "labels": [3]}, {"input_ids": [4], "labels": [5, 6]}]
     one = [{"input_ids": [7], "labels": []}]

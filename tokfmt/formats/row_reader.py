@@ -26,6 +26,7 @@ from tokfmt.core.format import Hints
 from tokfmt.core.loss_mask import COUNTING, IGNORED, TARGET, other_label
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import (
+    U32,
     ByteOffset,
     Damage,
     Info,
@@ -43,6 +44,7 @@ from tokfmt.files.place import Place
 from tokfmt.model.rows import (
     DIVIDING,
     OTHER,
+    SECOND,
     TARGETS,
     Column,
     IdRows,
@@ -686,6 +688,7 @@ class StoredReader(RowsReader):
         self.info = replace(
             info,
             layout=Layout.STREAM if is_stream else Layout.DOCUMENTS,
+            dtype=info.dtype if {*SECOND.values()}.isdisjoint(names) else np.promote_types(info.dtype, U32),
             sequences=int(total > 0) if is_stream else int(self._firsts[-1]),
             tokens=total,
             sample_length=None,

@@ -115,12 +115,12 @@ def columns_to_read(path: Place, there: Sequence[str], choice: str | None, first
     return (*masks, *(name for name in (*others, *also) if name in there))
 
 
-def are_pairs(names: Collection[str], rows: Iterable[tuple[NDArray[Any], NDArray[Any]]]) -> bool:
+def are_pairs(names: Collection[str], rows: Iterable[tuple[Any, Any]]) -> bool:
     """Return whether `targets` are completions; see the table of this module.
 
     Args:
         names: The names of the columns beside the IDs.
-        rows: The IDs of the first rows, and the targets of each.
+        rows: The IDs of the first rows, and the targets of each: lists or arrays.
     """
     if TARGETS not in names or not {*SEGMENTS, *ALL_POSITIONS, TARGET_SEGMENTS}.isdisjoint(names):
         return False

@@ -34,7 +34,7 @@ from tokfmt.errors import (
 from tokfmt.files.file import File, Held, Stream, open_file
 from tokfmt.files.place import Place
 from tokfmt.files.side_by_side import side_by_side
-from tokfmt.model.rows import DIVIDING
+from tokfmt.model.rows import DIVIDING, SECOND, TARGET_SEGMENTS, TARGETS, Reading, are_pairs, states_loss
 from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:
@@ -896,6 +896,7 @@ def _claim_of_lists(data: bytes, message: Message, lists: _Lists) -> tuple[int, 
 Container = ParquetContainer | ArrowContainer
 
 
+_LOOKED_AT = 16  # rows that show what their targets are
 IDS, TEXT = ("input_ids", "tokens", "token_ids", "ids"), "text"
 _CHATS, _FLAGS = "chats", "flags"  # what a column of lists of messages, or of booleans, can hold
 PACKED = ("input_ids", LOSS_MASK, STARTS)
@@ -914,6 +915,7 @@ class Column(NamedTuple):
         attention: The column that excludes padding, `attention_mask`; "" without one.
         chats: Its texts are chats: lists of messages.
         pairs: What its prompts, and the completions in the column beside it, are.
+        are_completions: The column "targets" is read with it, and is no labels; see `model.rows.are_pairs`.
     """
 
     kind: str
@@ -923,6 +925,7 @@ class Column(NamedTuple):
     attention: str = ""
     chats: bool = False
     pairs: Pairs = ""
+    are_completions: bool = False
 
     @property
     def holds(self) -> str:
@@ -943,7 +946,12 @@ class Column(NamedTuple):
     @property
     def has_masks(self) -> bool:
         """True if a column that is read with it states which IDs count in the loss."""
-        return not {*COUNTING}.isdisjoint(self.mask_columns)
+        return states_loss(self.mask_columns, Reading(pairs=self.are_completions))
+
+    @property
+    def second(self) -> bool:
+        """True if a second list of IDs is read with it."""
+        return not {*SECOND.values()}.isdisjoint(self.mask_columns)
 
 
 def open_containers(format_: Variant, files: Sequence[Place], *, tail: bool = False) -> list[Container]:
@@ -1082,6 +1090,11 @@ def _column(container: Container, options: ReadOptions) -> Column:
         if name in every and str(plain(typed(schema, name))).startswith(("list", "large_list", "fixed_size_list")):
             what = f'column "{name}" is not a list of IDs'
             raise UnsupportedError(container.path, what, expected="list<int32>", found=str(typed(schema, name)))
+    for name, second in SECOND.items():
+        if every.get(name) == every.get(second) == "ids":
+            masks, is_unread = _beside(container.path, every, options)
+            segments = (TARGET_SEGMENTS,) if second == TARGETS and every.get(TARGET_SEGMENTS) == "ids" else ()
+            return Column("ids", name, (*masks, second, *segments), is_unread)
     return _text_column(container, every, listed)
 
 
@@ -1141,10 +1154,22 @@ def agreed(containers: Sequence[Container], options: ReadOptions) -> Column:
                     what = f'has no column "{printable(name)}" of {kind}, as {printable(there.path.name)} has'
                     listed = printable(", ".join(here.schema.names[:20])) if found is None else str(found)
                     raise UnsupportedError(here.path, what, found=listed)
+    if TARGETS in column.mask_columns:
+        column = column._replace(are_completions=_are_completions(containers, column))
     groups = [(one, group) for one in containers for group in one.groups] if column.attention else []
     if groups and all((one.facts(group, column.attention).low or 0) > 0 for one, group in groups):
         return column._replace(attention="")  # The footers state that it excludes nothing.
     return column
+
+
+def _are_completions(containers: Sequence[Container], column: Column) -> bool:
+    """Return whether the targets beside a column are completions, as the first rows show."""
+    for container, group in ((one, group) for one in containers for group in one.groups):
+        for batch in container.batches(group, (column.name, TARGETS)):
+            first = (values_of(batch, name).slice(0, _LOOKED_AT).to_pylist() for name in (column.name, TARGETS))
+            rows = zip(*first, strict=True)
+            return are_pairs(column.mask_columns, [(ids, targets) for ids, targets in rows if ids and targets])
+    return True
 
 
 def values_of(batch: Any, name: str) -> Any:

@@ -93,7 +93,7 @@ class ColumnsInspection(Inspection):
 
     def _keep_readable(self) -> list[Damage]:
         """Leave out the groups that cannot be decoded, and return what is left out."""
-        column, reading = self.column, reading_of(self.containers, self.options, self.hints.eos_id)
+        column, reading = self.column, reading_of(self.containers, self.column, self.options, self.hints.eos_id)
         rows = Rows(self.format.hundred, column, reading, self.hints.allow_loss)
         is_text = column.kind == TEXT
         decode = partial(_decode_text, column.name) if is_text else partial(_decode_rows, rows)
@@ -134,7 +134,9 @@ class ColumnsInspection(Inspection):
     def _rows(self, how: Audit) -> Iterator[Finding]:
         """Yield the findings of the decoded rows of IDs."""
         column, hundred = self.column, self.format.hundred
-        reading = reading_of(self.containers, self.options, self.hints.eos_id)._replace(samples=False, compares=True)
+        reading = reading_of(self.containers, column, self.options, self.hints.eos_id)._replace(
+            samples=False, compares=True
+        )
         rows = Rows(hundred, column, reading)
         labels = dict[Place, tuple[OtherLabels, Contradictions]]()
         groups = [(one, group) for one in self.containers for group in (one.groups if how.deep else one.groups[:1])]

@@ -82,10 +82,11 @@ def _raise(problem: Problem) -> None:
     raise problem.error
 
 
-def reading_of(containers: Sequence[Container], options: ReadOptions, eos_id: int | None) -> Reading:
+def reading_of(containers: Sequence[Container], column: Column, options: ReadOptions, eos_id: int | None) -> Reading:
     """Return how the columns of some files are read."""
     is_own = bool(containers) and all(stated_by_tokfmt(container) for container in containers)
-    return Reading(options.loss_mask, options.view == "samples", is_own=is_own, eos_id=eos_id)
+    pairs = column.are_completions
+    return Reading(options.loss_mask, options.view == "samples", is_own=is_own, eos_id=eos_id, pairs=pairs)
 
 
 class Rows:
@@ -212,7 +213,7 @@ class ColumnReader(RowsReader):
         self.samples = options.view == "samples"
         self.has_begins = column.packed and self.samples
         self.has_labels = self.has_begins or column.has_masks
-        rows = Rows(hundred, column, reading_of(containers, options, hints.eos_id), hints.allow_loss)
+        rows = Rows(hundred, column, reading_of(containers, column, options, hints.eos_id), hints.allow_loss)
         facts = [(one, group, one.facts(group, column.name)) for one in containers for group in one.groups]
         self.none_empty = not column.beside and all(fact.nulls == 0 for _, _, fact in facts)
         """No row is empty, as the footers state."""
@@ -245,7 +246,7 @@ class ColumnReader(RowsReader):
         """Return the info of the reader: layout, counts, largest ID, masks and notes."""
         kinds = [plain(typed(container.schema, column.name)) for container in containers]
         fixed = {kind.list_size if arrow().types.is_fixed_size_list(kind) else None for kind in kinds}
-        width = fixed.pop() if len(fixed) == 1 else None
+        width = fixed.pop() if len(fixed) == 1 and not column.second else None
         blocks = options.rows == "blocks" or (width is not None and options.rows is None) or own_blocks(containers[0])
         stream = blocks and hints.eos_id is not None and not self.samples and not column.packed
         notes, count, total = list[str](), int(self._firsts[-1]), int(self._starts[-1])
@@ -260,7 +261,7 @@ class ColumnReader(RowsReader):
         layout = Layout.STREAM if stream else Layout.SAMPLES if self.samples or blocks else Layout.DOCUMENTS
         return Info(
             layout,
-            max(dtype_of(kind) for kind in kinds),
+            U32 if column.second else max(dtype_of(kind) for kind in kinds),
             int(total > 0) if stream else count,
             total,
             max_id=self.top,
