@@ -191,11 +191,17 @@ def test_a_completion_beside_a_prompt_of_shards_is_its_end_and_counts(write, tmp
         tokfmt.convert(source, tmp_path / "out.pbin", **given)
 
 
+def test_two_texts_of_a_line_are_no_lists_of_ids(tmp_path):
+    (tmp_path / "x.jsonl").write_text('{"inputs": "a", "targets": "b"}\n')
+    with pytest.raises(FormatError, match="text"):
+        tokfmt.open(tmp_path / "x.jsonl")
+
+
 PAIRS = [("prompt", "completion"), ("inputs", "targets")]
 
 
 @pytest.mark.parametrize("names", PAIRS)
-@pytest.mark.parametrize("write", [parquet, arrow, tfrecord, arrayrecord])
+@pytest.mark.parametrize("write", [parquet, arrow, jsonl, tfrecord, arrayrecord])
 def test_a_second_list_of_ids_is_the_completion_of_the_first(write, names, tmp_path):
     rows = [[1, 2], [4], [], [7, 8]], [[3], [5, 1 << 17], [6], []]
     source = write(tmp_path, dict(zip(names, rows, strict=True)))
@@ -209,7 +215,7 @@ def test_a_second_list_of_ids_is_the_completion_of_the_first(write, names, tmp_p
     assert tokfmt.convert(source, tmp_path / "out.mds", to_format="mds", eos="none", allow_loss="loss-mask").tokens == 9
 
 
-@pytest.mark.parametrize("write", [parquet, arrow, tfrecord, arrayrecord])
+@pytest.mark.parametrize("write", [parquet, arrow, jsonl, tfrecord, arrayrecord])
 def test_targets_of_maxtext_are_labels_and_another_list_is_an_error(write, tmp_path):
     ids, segments = [[1, 2, 3, 4, 0, 0]] * 2, [[1, 1, 2, 2, 0, 0]] * 2
     columns = {"inputs": ids, "inputs_segmentation": segments, "targets": [[2, 3, 4, 0, 0, 0]] * 2}

@@ -21,7 +21,7 @@ from tokfmt.formats.jsonl.index import RawIndex, misplaced
 from tokfmt.formats.jsonl.lines import Lines, Positions, TextFile, border, line_number, walk
 from tokfmt.formats.jsonl.options import ReadOptions
 from tokfmt.formats.jsonl.parse import Document, Fault, Kind, Parser, dotted, line_error, load
-from tokfmt.model.rows import ALL_POSITIONS, DIVIDING
+from tokfmt.model.rows import ALL_POSITIONS, DIVIDING, SECOND, TARGET_SEGMENTS, TARGETS, Reading, are_pairs, states_loss
 
 Numbering = Callable[[], Callable[[Lines], Sequence[int]]]
 """Returns a function of lines that returns the index of the line of each record. A line of no record has none, and a
@@ -231,6 +231,7 @@ class First(NamedTuple):
         pairs: What its prompt and its completion are.
         fields: The names of its fields.
         numbers: Its `attention_mask` numbers the documents in it.
+        are_completions: Its `targets` are no labels; see `model.rows.are_pairs`.
     """
 
     kind: Kind
@@ -244,11 +245,13 @@ class First(NamedTuple):
     pairs: Pairs = ""
     fields: tuple[str, ...] = ()
     numbers: bool = False
+    are_completions: bool = False
 
     @property
     def masks(self) -> tuple[str, ...]:
         """The fields that state which IDs count in the loss."""
-        return tuple(name for name in self.announced if name in COUNTING)
+        how = Reading(pairs=self.are_completions)
+        return tuple(name for name in self.announced if states_loss([name], how))
 
     @property
     def is_packed(self) -> bool:
@@ -284,6 +287,8 @@ def first_record(parts: Iterable[Part], options: ReadOptions, *, is_lenient: boo
             fields = tuple(value) if isinstance(value, dict) else ()
             if stated is None and (chats := _chats_of(value, keys)) is not None:
                 return chats._replace(fields=fields)
+            if stated is None and (first := _first_list(value, keys)):
+                return _of_ids(value, (first,), (), options, SECOND[first])._replace(fields=fields)
             text = document if isinstance(document, Fault) else texts.extract(value)
             shown = _kind_of(value_at(value, keys["ids"]), text)
             if stated is None and shown == "text":
@@ -328,8 +333,29 @@ def _kind_of(ids: object, text: object) -> Kind | None:
     return None if ids is None else "ids"
 
 
-def _of_ids(record: object, keys: tuple[str, ...], inferred: tuple[str, ...], options: ReadOptions) -> First:
-    """Return what a record of IDs shows. Of its columns, an option names labels and masks that later records have."""
+def _first_list(record: object, keys: Mapping[str, tuple[str, ...]]) -> str:
+    """Return the name of the first of two lists of IDs of a record, given the keys of text and of IDs; "" without."""
+    if not isinstance(record, dict) or keys["text"][0] in record or keys["ids"][0] in record:
+        return ""
+    both = ((name, [record.get(name), record.get(second)]) for name, second in SECOND.items())
+    are_ids = (
+        (name, all(isinstance(one, list) and _kind_of(one, "") == "ids" for one in lists)) for name, lists in both
+    )
+    return next((name for name, is_first in are_ids if is_first), "")
+
+
+def _of_ids(
+    record: object, keys: tuple[str, ...], inferred: tuple[str, ...], options: ReadOptions, second: str = ""
+) -> First:
+    """Return what a record of IDs shows. Of its columns, an option names labels and masks that later records have.
+
+    Args:
+        record: The record.
+        keys: The keys that lead to the IDs.
+        inferred: What was inferred.
+        options: The parsed read options.
+        second: The name of a second list of IDs; "" without one.
+    """
     if len(keys) > 1 or not isinstance(record, dict):
         return First("ids", keys, inferred)
     choice, name = options.loss_mask, LOSS_MASK if options.loss_mask in ("own", "next") else options.loss_mask
@@ -340,7 +366,7 @@ def _of_ids(record: object, keys: tuple[str, ...], inferred: tuple[str, ...], op
     if {LOSS_MASK, STARTS} <= {*there} and choice is None:  # packed rows of Megatron-Bridge
         chosen = (*chosen, LOSS_MASK)
     starts = tuple(name for name in DIVIDING if name != STARTS or LOSS_MASK in chosen)
-    columns = tuple(name for name in (*chosen, *starts, ATTENTION) if name not in others)
+    columns = tuple(name for name in (*chosen, *starts, ATTENTION, *_with(second)) if name not in others)
     numbered = record.get(ATTENTION) if ATTENTION in there else ()
     return First(
         "ids",
@@ -354,4 +380,9 @@ def _of_ids(record: object, keys: tuple[str, ...], inferred: tuple[str, ...], op
         ),
         has_unread_mask=choice is None and LOSS_MASK in there and LOSS_MASK not in chosen,
         numbers=any(type(value) is int and value > 1 for value in numbered or ()),
+        are_completions=second == TARGETS and are_pairs(there, [(record[keys[0]], record[second])]),
     )
+
+
+def _with(second: str) -> tuple[str, ...]:
+    return (TARGETS, TARGET_SEGMENTS) if second == TARGETS else (second,) * bool(second)
