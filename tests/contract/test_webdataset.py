@@ -71,6 +71,15 @@ def test_tars_of_every_kind(tmp_path, format_, name):
         assert dataset[:].tolist() == rows
 
 
+def test_objects_of_ids_alone(tmp_path):
+    members = [(f"{k}.json", json.dumps({"input_ids": [k, 7]}).encode()) for k in range(2)]
+    with tokfmt.open(packed(tmp_path / "x.tar", members)) as dataset:
+        assert (dataset.format, dataset[:].tolist()) == ("webdataset", [[0, 7], [1, 7]])
+    packed(tmp_path / "x.tar", [*members, ("2.json", b'{"input_ids": [1], "labels": [-100]}')])
+    with pytest.raises(TokfmtError, match="is not a list of IDs"):
+        tokfmt.open(tmp_path / "x.tar")[:]
+
+
 def test_members_of_a_sample(tmp_path):
     members = [
         ("1.input_ids.npy", array([1, 2])),

@@ -6,7 +6,7 @@
     FOLDER/NAME.tar           members KEY.EXT, where KEY ends at the first dot after the last slash
     member of a tar           header of 512 bytes (ustar, GNU or PAX), the content, zeros to a multiple of 512
     end of a tar              two blocks of zeros, perhaps more
-    KEY.json.gz, KEY.json     a JSON list of IDs
+    KEY.json.gz, KEY.json     a JSON list of IDs, or {"input_ids": [IDs]} without another key
     KEY.txt                   a Python list of IDs, with the string '<|endoftext|>' for the ID 0
     KEY.npy, KEY.X.npy        a one-dimensional array of integers; NumPy's header states its dtype
 
@@ -51,6 +51,7 @@ _SHARD = re.compile(r"(?![._]).+\.tar(\.gz)?")
 _KINDS = ("json.gz", "json", "input_ids.npy", "tokens.npy", "npy", "txt")
 """Endings of the members that hold IDs, the first that a sample has is read."""
 
+_KEY = "input_ids"
 _PICKLES = frozenset({"pyd", "pkl", "pickle", "pth", "pt"})
 _BLOCK, _BUFFER = 512, 1 << 20
 _NAMES, _MEMBER, _LINES = 1 << 16, 1 << 28, 1 << 26  # bytes of a long name, a member, a manifest, at most
@@ -239,6 +240,8 @@ def ids_of(member: Member) -> NDArray[np.integer[Any]]:
         values = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise CorruptError(member.path, "is not a list of IDs", found=printable(text[:40])) from error
+    if isinstance(values, dict) and values.keys() == {_KEY}:
+        values = values[_KEY]
     if not isinstance(values, list):
         raise CorruptError(member.path, "is not a list of IDs", found=printable(text[:40]))
     return ids_in(member.path, values)
@@ -262,7 +265,7 @@ def _is_list(member: Member) -> bool:
     if member.kind.endswith("npy"):
         return member.content.startswith(MAGIC)
     content = _inflated(member) if member.kind.endswith("gz") else member.content
-    return re.match(rb"\s*\[\s*(\d|\]|'<)", content) is not None
+    return re.match(rb"\s*(\{\s*\"input_ids\"\s*:\s*)?\[\s*(\d|\]|'<)", content) is not None
 
 
 class Reader(RecordFiles):

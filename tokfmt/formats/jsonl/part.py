@@ -326,7 +326,7 @@ def _chats_of(value: object, keys: Mapping[str, tuple[str, ...]]) -> First | Non
 
 def _kind_of(ids: object, text: object) -> Kind | None:
     """Return what a record holds, given what its fields of IDs and of text hold; None if it is neither."""
-    if isinstance(ids, list) and all(type(token) is int for token in ids):
+    if _are_ids(ids):
         return "ids"
     if isinstance(text, str):
         return "text"
@@ -338,10 +338,11 @@ def _first_list(record: object, keys: Mapping[str, tuple[str, ...]]) -> str:
     if not isinstance(record, dict) or keys["text"][0] in record or keys["ids"][0] in record:
         return ""
     both = ((name, [record.get(name), record.get(second)]) for name, second in SECOND.items())
-    are_ids = (
-        (name, all(isinstance(one, list) and _kind_of(one, "") == "ids" for one in lists)) for name, lists in both
-    )
-    return next((name for name, is_first in are_ids if is_first), "")
+    return next((name for name, lists in both if all(map(_are_ids, lists))), "")
+
+
+def _are_ids(value: object) -> bool:
+    return isinstance(value, list) and all(type(token) is int for token in value)
 
 
 def _of_ids(
