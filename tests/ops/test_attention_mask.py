@@ -159,3 +159,10 @@ def test_a_mask_of_the_next_token_may_count_the_last_padding_before_a_row(tmp_pa
     path = write(tmp_path / "y.parquet", input_ids=ids, attention_mask=masks, loss_mask=[[1] * WIDTH] * 2)
     (verdict,) = tokfmt.check(path, deep=True, options={"loss_mask": "next"})
     assert "2 of 2 rows (first: row 0, position 0)" in verdict.findings[0].message
+
+
+def test_a_mask_that_numbers_documents_without_padding_divides_rows(tmp_path):
+    """The footer states that nothing is excluded, and not that a row is one document."""
+    path = write(tmp_path / "x.parquet", input_ids=[[5, 6, 7, 8], [9, 9]], attention_mask=[[1, 1, 2, 2], [1, 1]])
+    with tokfmt.open(path) as dataset:
+        assert dataset[:].tolist() == [[5, 6], [7, 8], [9, 9]]

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from typing import Any
 
 import h5py
 import numpy as np
@@ -82,9 +83,10 @@ def tfrecord(path, columns):
 
 
 def arrayrecord(path, columns):
-    format_ = registered.get("arrayrecord")
+    format_: Any = registered.get("arrayrecord")
+    writer: Any = format_.Writer
 
-    class Examples(format_.Writer):
+    class Examples(writer):
         def record(self, ids):
             return ids
 

@@ -1157,7 +1157,8 @@ def agreed(containers: Sequence[Container], options: ReadOptions) -> Column:
     if TARGETS in column.mask_columns:
         column = column._replace(are_completions=_are_completions(containers, column))
     groups = [(one, group) for one in containers for group in one.groups] if column.attention else []
-    if groups and all((one.facts(group, column.attention).low or 0) > 0 for one, group in groups):
+    facts = [one.facts(group, column.attention) for one, group in groups]
+    if groups and all(fact.low == 1 == fact.top for fact in facts):
         return column._replace(attention="")  # The footers state that it excludes nothing.
     return column
 
