@@ -29,6 +29,7 @@ READING: dict[tuple[str, str], dict[str, Any]] = {
     ("tfrecord", "raw_i4"): {"options": {"bare": "int32"}},
     ("tfrecord", "ids_as_bytes"): {"options": {"field": "tokens", "bare": "uint16"}},
     **{("arrayrecord", name): {"options": {"bare": "int32"}} for name in BARE},
+    ("arrayrecord", "example_inputs"): {"options": {"field": "inputs"}},  # its targets have an ID more
     ("array", "tatm"): {"eos": 1, "options": {"side": "before"}},
 }
 """What the files do not state: the separator, and how else they have to be read."""
@@ -58,6 +59,11 @@ def test_documents(key):
     expected = case.get("documents", case.get("rows"))
     if any(token < 0 for one in expected for token in one):  # a sign says that an ID does not count in the loss
         assert held == [[abs(token) for token in one] for one in expected]
+        return
+    if "segments" in case:  # rows hold documents, and padding at their ends
+        cuts = [np.cumsum(lengths) for lengths in case["segments"]]
+        divided = [np.split(row, ends)[:-1] for row, ends in zip(map(np.array, expected), cuts, strict=True)]
+        assert held == [one.tolist() for row in divided for one in row]
         return
     assert held == expected or (held == [[]] and not expected)
     assert [len(one) for one in held if one] == [length for length in case["lengths"] if length]
