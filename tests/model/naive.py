@@ -87,12 +87,16 @@ def fate(had, written, puts):
     return "bare" if had is None else "dropped"
 
 
-def marked(sequence, target):
-    """The marks of what `stored` returns. What is added counts, but a separator behind a token that says otherwise."""
+def marked(sequence, target, lacks):
+    """The marks of what `stored` returns. What is added counts, but a separator behind a token that says otherwise.
+
+    `lacks`: a sequence without a separator lacks it, as others of its dataset have one; it may be cut there, and the
+    one that is added does not count.
+    """
     content, separator, lead = sequence
     _, *fates = stored(sequence, target)
     puts, leads = (one in {"kept", "replaced", "added"} for one in fates)
-    added = 0 if content and content[-1].mark & 2 else 1
+    added = 0 if content and (lacks or content[-1].mark & 2) else 1
     beside = [added if separator is None else separator.mark] * puts
     found = [1 if lead is None else lead.mark] * leads + [token.mark for token in content]
     return beside + found if target.kind == "before" else found + beside
