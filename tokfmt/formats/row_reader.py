@@ -119,9 +119,9 @@ class OtherLabels(NamedTuple):
 def other_labels(rows: IdRows) -> OtherLabels:
     """Count the rows whose labels are not their tokens."""
     count = len(rows.offsets) - 1
-    if rows.marks is None or rows.labels is None or not (rows.marks & OTHER).any():
+    if rows.marks is None or not (rows.marks & OTHER).any():
         return OtherLabels(count)
-    own = np.append(IGNORED, rows.labels[:-1])  # `labels` are those of the tokens after
+    own = np.append(IGNORED, rows.labels(0, len(rows.tokens) - 1))  # `labels` are those of the tokens after
     following = np.append(rows.tokens[1:].astype(np.int64), 0)
     there = rows.offsets[:-1][np.diff(rows.offsets) > 0]
     edges = np.zeros(len(own), np.bool_)
@@ -319,7 +319,8 @@ class RowsReader(TokenReader):
         found = []
         while start < stop:
             piece = self._piece(int(np.searchsorted(self._starts, start, side="right")) - 1, start)
-            values = getattr(piece, part)[start - piece.start : stop - piece.start]
+            first, last = start - piece.start, min(stop - piece.start, len(piece.tokens))
+            values = piece.labels(first, last) if part == "labels" else getattr(piece, part)[first:last]
             found.append(values)
             start += len(values)
         return found
@@ -401,7 +402,8 @@ class RowsReader(TokenReader):
 
     def masks(self, start: int, stop: int) -> NDArray[np.uint8]:
         """See `TokenReader.masks`."""
-        return np.concatenate([np.empty(0, np.uint8), *self._window(start, stop, "mask")])
+        found: NDArray[np.uint8] = (self.labels(start, stop) != IGNORED).view(np.uint8)
+        return found
 
     def labels(self, start: int, stop: int) -> NDArray[np.int64]:
         """See `TokenReader.masks`; labels of packed rows follow from their IDs and loss mask."""

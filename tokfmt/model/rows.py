@@ -232,8 +232,7 @@ class IdRows(NamedTuple):
     Attributes:
         tokens: IDs of all sequences, joined.
         offsets: int64[sequences + 1]; sequence i is `tokens[offsets[i]:offsets[i + 1]]`.
-        mask: uint8 per token, 1 if its label counts; None without labels and masks.
-        labels: int64 per token, the ID to predict or -100; None likewise.
+        own: The label of each token itself, as it is stored; None without labels.
         begins: bool per token, True at the first token of a document; None without columns.
         marks: uint8 per token, bits of `core.loss_mask`, and `OTHER` where a label is another ID; None without columns.
         odd: Number of sequences whose mask leaves out a token or whose labels hold another ID, and the first of them.
@@ -246,8 +245,7 @@ class IdRows(NamedTuple):
 
     tokens: Tokens
     offsets: Offsets
-    mask: NDArray[np.uint8] | None = None
-    labels: NDArray[np.int64] | None = None
+    own: NDArray[np.integer[Any]] | None = None
     begins: Flags | None = None
     marks: NDArray[np.uint8] | None = None
     odd: tuple[int, int] = (0, -1)
@@ -262,6 +260,16 @@ class IdRows(NamedTuple):
         if rows:
             return self.first, self.first + len(self.offsets) - 1
         return self.start, self.start + len(self.tokens)
+
+    def labels(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Return int64[stop - start]: the ID that each of some tokens predicts, or -100."""
+        found = np.full(stop - start, IGNORED, np.int64)
+        if self.marks is not None and self.begins is not None:
+            after = slice(start + 1, stop + 1)
+            counts = (self.marks[after] & (TARGET | OTHER) != 0) & ~self.begins[after]
+            own = self.tokens if self.own is None else self.own
+            found[: len(counts)][counts] = own[after][counts]
+        return found
 
 
 class Misfit(NamedTuple):
@@ -314,23 +322,61 @@ class _Rows(NamedTuple):
         offsets: int64[rows + 1].
         values: The values by name of column.
         there: bool per row, False where a row has no value, by name of column.
+        sizes: int64 per row.
+        opens: True at the first ID of each row.
     """
 
     tokens: Tokens
     offsets: Offsets
     values: Mapping[str, NDArray[np.integer[Any]]]
     there: Mapping[str, Flags]
+    sizes: NDArray[np.int64]
+    opens: Flags
+
+    def of_ids(self, some: Flags, flags: Flags) -> Flags:
+        """Return flags of IDs, where the flag of their row is set."""
+        return flags if some.all() else flags & np.repeat(some, self.sizes)
+
+
+class _Parts(NamedTuple):
+    """Rows, or documents, as intervals of IDs of which some are passed over.
+
+    Attributes:
+        content: The IDs that are not passed over, ascending; None if all are content.
+        low: int64 per part, how many IDs of content are before it.
+        high: Likewise, up to its end.
+    """
+
+    content: NDArray[np.int64] | None
+    low: NDArray[np.int64]
+    high: NDArray[np.int64]
+
+    @staticmethod
+    def of(begins: NDArray[np.int64], size: int, content: NDArray[np.int64] | None) -> _Parts:
+        """Return the parts of `size` IDs that begin at some of them."""
+        ends = np.append(begins[1:], size)[: len(begins)]
+        if content is None:
+            return _Parts(None, begins, ends)
+        return _Parts(content, np.searchsorted(content, begins), np.searchsorted(content, ends))
+
+    def at(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return IDs by their number among the content."""
+        return numbers if self.content is None else self.content[numbers]
 
     @property
-    def sizes(self) -> NDArray[np.int64]:
-        return np.diff(self.offsets)
+    def first(self) -> NDArray[np.int64]:
+        """The first ID of content of each part that has one."""
+        return self.at(self.low[self.high > self.low])
 
     @property
-    def opens(self) -> Flags:
-        """True at the first ID of each row."""
-        found = np.zeros(len(self.tokens), np.bool_)
-        found[self.offsets[:-1][self.sizes > 0]] = True
-        return found
+    def last(self) -> NDArray[np.int64]:
+        """Likewise, the last one."""
+        return self.at(self.high[self.high > self.low] - 1)
+
+
+def _content(passed: Flags) -> NDArray[np.int64] | None:
+    """Return the IDs that are not passed over, ascending; None if all are content."""
+    return np.flatnonzero(~passed) if passed.any() else None
 
 
 def with_columns(
@@ -354,54 +400,61 @@ def with_columns(
     tokens, offsets, columns = _completed(tokens, offsets, columns, how, report)
     rows, columns = _of_equal_length(tokens, offsets, columns, report)
     excluded = _excluded(rows, report)
-    begins, jumps = _begins(rows, columns, excluded, report)
+    content = _content(excluded)
+    of_content = _Parts.of(rows.offsets[:-1], len(rows.tokens), content)
+    begins, jumps = _begins(rows, columns, of_content, report)
     dividing = _dividing(rows, columns)
     starts = _one_division(rows, begins, dividing, excluded, report)
     packed = np.logical_or.reduce([np.zeros(len(rows.sizes), np.bool_), *dividing.values()])
-    nothing = np.zeros(len(rows.tokens), np.bool_)
-    ended = nothing if how.is_own else _ended(rows, excluded)
+    ended = None if how.is_own else _ended(rows, excluded, of_content)
+    passed = excluded if ended is None else excluded | ended
     shifted = {LOSS_MASK} if how.choice == "next" or STARTS in columns else set[str]()
     stated = _stated(rows, starts, shifted)
-    fill = nothing
-    if how.eos_id is not None and not how.is_own:
-        fill = _fill(rows, starts, stated, excluded | ended) & np.repeat(packed, rows.sizes)
-        fill &= rows.tokens == how.eos_id
-    kept = _kept(starts, excluded | ended | fill)
-    inside, documents = excluded & kept, np.flatnonzero(_first_of_each(starts, kept))
+    opening = np.flatnonzero(starts)
+    documents = _Parts.of(opening, len(starts), content if ended is None else _content(passed))
+    fill = None
+    if how.eos_id is not None and not how.is_own and packed.any() and _repeats(rows.tokens, documents, how.eos_id):
+        fill = rows.of_ids(packed, _fill(rows, starts, stated, passed)) & (rows.tokens == how.eos_id)
+        documents = _Parts.of(opening, len(starts), _content(passed | fill))
+    first, last = documents.first, documents.last + 1
+    lengths = offsets_of(last - first)
+    is_whole = int(lengths[-1]) == len(starts)
+    kept = _within(first, last, len(starts))
+    inside = _count(excluded & kept) if content is not None else 0
     _report_other_flags(rows, kept, report)
     _report_other_targets(rows, starts, excluded, report)
     if how.choice != ALL:
         _report_differences(rows, stated, kept, report)
-    of_rows = np.diff(np.searchsorted(documents, rows.offsets))
+    of_rows = np.searchsorted(first, rows.offsets)
+    number = np.diff(of_rows)
     facts = RowFacts(
         len(packed),
-        _count(of_rows > 1),
-        _count(excluded & ~kept),
-        _count(ended),
-        _count(fill),
-        _count(inside),
+        _count(number > 1),
+        _count(excluded) - inside if content is not None else 0,
+        0 if ended is None else _count(ended),
+        0 if fill is None else _count(fill),
+        inside,
         jumps,
         {second if name == COMPLETION else name: _count(~one) for name, one in rows.there.items() if not one.all()},
     )
-    bounds = offsets_of(kept.view(np.uint8))
-    firsts, own_rows = bounds[documents], bounds[rows.offsets]
+    firsts, own_rows = lengths[:-1], lengths[of_rows]
     whole = own_rows[:-1][~packed]  # a row that nothing divides is a sequence, empty if nothing of it remains
-    of_packed = firsts[packed[np.searchsorted(rows.offsets, documents, side="right") - 1]]
-    sequences = np.append(np.sort(np.concatenate([of_packed, whole])), bounds[-1])
+    sequences = np.append(np.sort(np.concatenate([firsts[np.repeat(packed, number)], whole])), lengths[-1])
     found = IdRows(
-        rows.tokens[kept],
+        rows.tokens if is_whole else rows.tokens[kept],
         own_rows if how.samples else sequences,
-        begins=_flags(int(bounds[-1]), firsts),
+        begins=_flags(int(lengths[-1]), firsts),
         facts=facts,
-        counts=np.ones(len(packed), np.int64) if how.samples else np.where(packed, of_rows, 1),
+        counts=np.ones(len(packed), np.int64) if how.samples else np.where(packed, number, 1),
         against=contradictions(rows.tokens, rows.offsets, rows.values, kept) if how.compares else Contradictions(),
     )
-    counting = {name: flags[kept] for name, flags in stated.items()}
+    counting = {name: flags if is_whole else flags[kept] for name, flags in stated.items()}
     for name in shifted & counting.keys():
-        counting[name][firsts[np.repeat(rows.there[name], rows.sizes)[documents]]] = False
-    counting |= {ATTENTION: ~inside[kept]} if facts.inside else {}
-    own = rows.values.get(LABELS, rows.tokens)[kept].astype(np.int64)
-    return _labeled(found, own, counting, firsts, how, begins=how.samples and not {*DIVIDING}.isdisjoint(columns))
+        counting[name][firsts[np.repeat(rows.there[name], number)]] = False
+    counting |= {ATTENTION: ~excluded[kept]} if inside else {}
+    if LABELS in rows.values:
+        found = found._replace(own=rows.values[LABELS] if is_whole else rows.values[LABELS][kept])
+    return _marked(found, counting, firsts, how, begins=how.samples and not {*DIVIDING}.isdisjoint(columns))
 
 
 def without_masks(columns: Mapping[str, Column], offsets: Offsets) -> dict[str, Column]:
@@ -459,6 +512,19 @@ def first_in_rows(offsets: Offsets, wrong: Flags) -> Iterator[tuple[int, int]]:
     positions = np.flatnonzero(wrong)
     rows, first = np.unique(np.searchsorted(offsets, positions, side="right") - 1, return_index=True)
     return zip(rows.tolist(), positions[first].tolist(), strict=True)
+
+
+def _some_in_rows(offsets: Offsets, flags: Flags) -> Flags:
+    """Return in which rows a flag is set."""
+    found: Flags = np.diff(np.searchsorted(np.flatnonzero(flags), offsets)) > 0
+    return found
+
+
+def _within(first: NDArray[np.int64], last: NDArray[np.int64], size: int) -> Flags:
+    """Return flags that are set from the first ID of each interval to before its last; intervals ascend."""
+    edges = np.zeros(2 * len(first) + 2, np.int64)
+    edges[1:-1:2], edges[2:-1:2], edges[-1] = first, last, size
+    return np.repeat(np.arange(len(edges) - 1) % 2 == 1, np.diff(edges))
 
 
 def _count(flags: Flags) -> int:
@@ -549,7 +615,8 @@ def _of_equal_length(
         full = _value_of_nothing(name, tokens, offsets)
         full[np.repeat(there[name], sizes)] = column.values[np.repeat(there[name], np.diff(column.offsets))]
         values[name] = full
-    return _Rows(tokens, offsets, values, there), dict(columns)
+    opens = _flags(len(tokens), offsets[:-1][sizes > 0])
+    return _Rows(tokens, offsets, values, there, sizes, opens), dict(columns)
 
 
 def _value_of_nothing(name: str, tokens: Tokens, offsets: Offsets) -> NDArray[np.int64]:
@@ -589,37 +656,44 @@ def _excluded(rows: _Rows, report: Report) -> Flags:
     for name in (ATTENTION, *SEGMENTS):
         if name in rows.values:
             found |= rows.values[name] == 0
+            if not len(found) or rows.values[name].min() >= 0:
+                continue
             for row, at in first_in_rows(rows.offsets, rows.values[name] < 0):
                 report(Misfit(row, f"has a negative number in {name}", "0 or more", int(rows.values[name][at])))
     return found
 
 
-def _begins(
-    rows: _Rows, columns: Mapping[str, Column], excluded: Flags, report: Report
-) -> tuple[dict[str, Flags], int]:
+def _begins(rows: _Rows, columns: Mapping[str, Column], parts: _Parts, report: Report) -> tuple[dict[str, Flags], int]:
     """Return where documents begin, bool per ID, by name of column, and the number of jumps of positions."""
-    content = np.flatnonzero(~excluded)
-    row = np.searchsorted(rows.offsets, content, side="right") - 1
-    opens = np.append(True, row[1:] != row[:-1])[: len(row)]  # the first content of each row
+    size = len(rows.tokens)
+    opens = rows.opens if parts.content is None else _flags(len(parts.content), parts.low[parts.high > parts.low])
     found, jumps = dict[str, Flags](), 0
+
+    def spread(flags: Flags) -> Flags:
+        return flags if parts.content is None else _flags(size, parts.content[flags])
+
     for name in (ATTENTION, *SEGMENTS):
-        if name in rows.values and (name != ATTENTION or (rows.values[name] > 1).any()):
-            number = rows.values[name][content]
-            found[name] = _flags(
-                len(rows.tokens), content[opens | np.append(True, number[1:] != number[:-1])[: len(number)]]
-            )
+        if name in rows.values and (name != ATTENTION or _numbered(rows).any()):
+            number = rows.values[name] if parts.content is None else rows.values[name][parts.content]
+            begins = opens.copy()
+            begins[1:] |= number[1:] != number[:-1]
+            found[name] = spread(begins)
     for name in ALL_POSITIONS:
         if name in rows.values:
-            position = rows.values[name][content].astype(np.int64)
-            begins, step = opens | (position == 0), np.diff(position, prepend=0)
-            wrong = ~begins & (step <= 0)
-            for at, first in first_in_rows(rows.offsets, _flags(len(rows.tokens), content[wrong])):
-                before = int(rows.values[name][first - 1])
-                problem = f"has {name} that neither go on nor begin again at 0"
-                report(Misfit(at, problem, f"more than {before:,}", int(rows.values[name][first])))
-            found[name], jumps = _flags(len(rows.tokens), content[begins]), jumps + _count(~begins & (step > 1))
+            position = rows.values[name] if parts.content is None else rows.values[name][parts.content]
+            position = position.astype(np.int64, copy=False)
+            begins = opens | (position == 0)
+            other = ~begins[1:] & (position[1:] != position[:-1] + 1)
+            if other.any():
+                lower = position[1:] <= position[:-1]
+                jumps += _count(other & ~lower)
+                for at, first in first_in_rows(rows.offsets, spread(np.append(False, other & lower))):
+                    before = int(rows.values[name][first - 1])
+                    problem = f"has {name} that neither go on nor begin again at 0"
+                    report(Misfit(at, problem, f"more than {before:,}", int(rows.values[name][first])))
+            found[name] = spread(begins)
     if LENGTHS in columns:
-        found[LENGTHS] = _begins_of_lengths(rows, columns[LENGTHS], excluded, report)
+        found[LENGTHS] = _begins_of_lengths(rows, columns[LENGTHS], parts, report)
     if STARTS in columns:
         found[STARTS] = _begins_of_starts(rows, columns[STARTS], report)
     return found, jumps
@@ -629,20 +703,26 @@ def _dividing(rows: _Rows, columns: Mapping[str, Column]) -> dict[str, Flags]:
     """Return which rows each column divides, bool per row by name, if into one document only."""
     found = {name: rows.there[name] for name in columns if name in DIVIDING}
     if ATTENTION in columns:
-        numbered = np.diff(offsets_of((rows.values[ATTENTION] > 1).view(np.uint8))[rows.offsets]) > 0
+        numbered = _numbered(rows)
         found |= {ATTENTION: numbered} if numbered.any() else {}
     return found
 
 
-def _begins_of_lengths(rows: _Rows, lengths: Column, excluded: Flags, report: Report) -> Flags:
+def _numbered(rows: _Rows) -> Flags:
+    """Return which rows have attention that numbers documents."""
+    attention = rows.values[ATTENTION]
+    if not len(attention) or attention.max() <= 1:
+        return np.zeros(len(rows.sizes), np.bool_)
+    return _some_in_rows(rows.offsets, attention > 1)
+
+
+def _begins_of_lengths(rows: _Rows, lengths: Column, parts: _Parts, report: Report) -> Flags:
     """Return where documents begin by their lengths, whose sum is that of a row, or of its content."""
     sums = np.diff(offsets_of(lengths.values)[lengths.offsets])
     there = rows.there[LENGTHS]
-    content = np.flatnonzero(~excluded)
-    low, high = np.searchsorted(content, rows.offsets[:-1]), np.searchsorted(content, rows.offsets[1:])
-    some = high > low
+    some = parts.high > parts.low
     first, last = rows.offsets[:-1].copy(), rows.offsets[:-1].copy()
-    first[some], last[some] = content[low[some]], content[high[some] - 1] + 1
+    first[some], last[some] = parts.first, parts.last + 1
     short = (sums != rows.sizes) & (sums == last - first)
     negative = np.diff(offsets_of((lengths.values <= 0).view(np.uint8))[lengths.offsets]) > 0
     wrong = there & (((sums != rows.sizes) & ~short) | negative)
@@ -691,9 +771,9 @@ def _one_division(
         excluded: The IDs that are no content.
         report: Receives each row that does not fit.
     """
-    flags = {name: begins[name] & np.repeat(some, rows.sizes) for name, some in dividing.items()}
+    flags = {name: rows.of_ids(some, begins[name]) for name, some in dividing.items()}
     found: Flags = np.logical_or.reduce([rows.opens, *flags.values()])
-    if len(flags) > 1:
+    if any(not np.array_equal(one | rows.opens, found) for one in flags.values()):
         wanted, names = _first_of_each(found, ~excluded), " and ".join(flags)
         other = [
             (_first_of_each(flags[name] | rows.opens, ~excluded) != wanted) & np.repeat(some, rows.sizes)
@@ -707,26 +787,32 @@ def _one_division(
 
 def _first_of_each(starts: Flags, kept: Flags) -> Flags:
     """Return the first of the kept IDs of each document that has one."""
-    places = np.flatnonzero(kept)
-    document = np.cumsum(starts)[places]
-    return _flags(len(kept), places[np.append(True, document[1:] != document[:-1])[: len(places)]])
+    return _flags(len(kept), _Parts.of(np.flatnonzero(starts), len(kept), np.flatnonzero(kept)).first)
 
 
-def _ended(rows: _Rows, excluded: Flags) -> Flags:
-    """Return the padding at the ends of rows that positions of 0 and ignored labels of one ID show."""
-    found = np.zeros(len(rows.tokens), np.bool_)
+def _ended(rows: _Rows, excluded: Flags, parts: _Parts) -> Flags | None:
+    """Return the padding at the ends of rows that positions of 0 and ignored labels of one ID show; None without any.
+
+    Args:
+        rows: The rows.
+        excluded: The IDs that are no content.
+        parts: The rows, of which these IDs are passed over.
+    """
     names = [name for name in ALL_POSITIONS if name in rows.values]
-    if LABELS not in rows.values or not names or not len(found):
-        return found
+    if LABELS not in rows.values or not names:
+        return None
+    position, labels, at = rows.values[names[0]], rows.values[LABELS], parts.last
+    if not ((position[at] == 0) & (labels[at] == IGNORED)).any():  # the last content of each row
+        return None
     has_both = rows.there[LABELS] & rows.there[names[0]]
     last = np.repeat(rows.tokens[np.maximum(rows.offsets[1:] - 1, 0)], rows.sizes)
-    flags = (rows.values[names[0]] == 0) & (rows.values[LABELS] == IGNORED) & (rows.tokens == last) | excluded
-    flags &= np.repeat(has_both, rows.sizes)
+    flags = (position == 0) & (labels == IGNORED) & (rows.tokens == last) | excluded
+    flags = rows.of_ids(has_both, flags)
     content = np.append(-1, np.flatnonzero(~flags))
     stop = content[np.searchsorted(content, rows.offsets[1:]) - 1] + 1  # after the last ID of each row that is not so
-    is_part = np.repeat(stop > rows.offsets[:-1], rows.sizes)
-    ended: Flags = flags & ~excluded & is_part & (np.arange(len(found)) >= np.repeat(stop, rows.sizes))
-    return ended
+    is_part = stop > rows.offsets[:-1]
+    ended = _within(stop[is_part], rows.offsets[1:][is_part], len(flags)) & ~excluded
+    return ended if ended.any() else None
 
 
 def _stated(rows: _Rows, starts: Flags, shifted: Collection[str]) -> dict[str, Flags]:
@@ -750,6 +836,12 @@ def _stated(rows: _Rows, starts: Flags, shifted: Collection[str]) -> dict[str, F
     return found
 
 
+def _repeats(tokens: Tokens, documents: _Parts, eos_id: int) -> bool:
+    """Return whether any document ends with two separators."""
+    last = documents.high[documents.high > documents.low + 1] - 1
+    return bool(((tokens[documents.at(last)] == eos_id) & (tokens[documents.at(last - 1)] == eos_id)).any())
+
+
 def _fill(rows: _Rows, starts: Flags, stated: Mapping[str, Flags], passed: Flags) -> Flags:
     """Return the separators at the ends of documents after the first one, where that one counts, and no other."""
     size = len(rows.tokens)
@@ -771,24 +863,13 @@ def _fill(rows: _Rows, starts: Flags, stated: Mapping[str, Flags], passed: Flags
     return found
 
 
-def _kept(starts: Flags, passed: Flags) -> Flags:
-    """Return which IDs remain if those that are passed over are left out at both ends of each document."""
-    content = np.flatnonzero(~passed)
-    document = np.cumsum(starts)
-    of_content = document[content]
-    edges = np.append(True, of_content[1:] != of_content[:-1])[: len(content)]
-    first, last = content[edges], content[np.append(edges[1:], True)[: len(content)]]
-    change = np.bincount(first, minlength=len(starts) + 1) - np.bincount(last + 1, minlength=len(starts) + 1)
-    kept: Flags = np.cumsum(change)[:-1] > 0
-    return kept
-
-
 def _report_other_flags(rows: _Rows, kept: Flags, report: Report) -> None:
     """Report rows with masks that are neither 0 nor 1."""
     for name in COUNTING[1:]:
-        if name in rows.values:
-            for row, at in first_in_rows(rows.offsets, kept & (rows.values[name] != 0) & (rows.values[name] != 1)):
-                report(other_value(row, name, int(rows.tokens[at]), int(rows.values[name][at])))
+        values = rows.values.get(name, rows.tokens[:0])
+        if len(values) and not (values.min() >= 0 and values.max() <= 1):
+            for row, at in first_in_rows(rows.offsets, kept & (values != 0) & (values != 1)):
+                report(other_value(row, name, int(rows.tokens[at]), int(values[at])))
 
 
 def _report_other_targets(rows: _Rows, starts: Flags, excluded: Flags, report: Report) -> None:
@@ -802,8 +883,8 @@ def _report_other_targets(rows: _Rows, starts: Flags, excluded: Flags, report: R
     moved = (targets == following) & ~is_last
     closing = moved | (targets == 0) | (targets == IGNORED)
     other = np.where(inner, ~moved, content & ~closing)
-    differs = np.diff(offsets_of(content & (targets != rows.tokens))[rows.offsets]) > 0
-    for row, at in first_in_rows(rows.offsets, other & np.repeat(differs, rows.sizes)):
+    differs = _some_in_rows(rows.offsets, content & (targets != rows.tokens))
+    for row, at in first_in_rows(rows.offsets, rows.of_ids(differs, other)):
         place = at - int(rows.offsets[row])
         problem = f"has {TARGETS} that are not its IDs, nor these moved by one: at its token {place:,}"
         report(Misfit(row, problem, int(rows.tokens[at] if is_last[at] else following[at]), int(targets[at])))
@@ -847,38 +928,28 @@ def other_value(row: int, name: str, token: int, value: int | None) -> Misfit:
     return Misfit(row, f"has a value in {name} that is not 0 or 1", None, value)
 
 
-def _labeled(
-    rows: IdRows,
-    own: NDArray[np.int64],
-    stated: Mapping[str, Flags],
-    firsts: NDArray[np.int64],
-    how: Reading,
-    *,
-    begins: bool,
+def _marked(
+    rows: IdRows, stated: Mapping[str, Flags], firsts: NDArray[np.int64], how: Reading, *, begins: bool
 ) -> IdRows:
-    """Add labels to rows: each one moves from its token to the token before, which predicts it.
+    """Add marks to rows, and the number of those whose labels are not those of plain text.
 
     Args:
         rows: The rows, or their documents.
-        own: The label of each token itself.
         stated: Which tokens count in the loss, by the name of each column that states it.
         firsts: The first token of each document.
         how: How columns are read.
         begins: The first token of each document is marked.
     """
-    for counts in stated.values():
-        own[~counts] = IGNORED
-    marks = np.where(own == IGNORED, 0, np.where(own == rows.tokens, TARGET, OTHER)).astype(np.uint8)
-    plain_labels = marks == TARGET
+    counts = np.logical_and.reduce([*stated.values()]) if stated else np.ones(len(rows.tokens), np.bool_)
+    if rows.own is not None:
+        counts = counts & (rows.own != IGNORED)
+        is_plain = counts & (rows.own == rows.tokens)
+        marks = is_plain * np.uint8(TARGET) | (counts ^ is_plain) * np.uint8(OTHER)
+    else:
+        is_plain, marks = counts, counts * np.uint8(TARGET)
     if how.samples:  # no token of a sample predicts its first token, but that of a document has one before it
-        plain_labels[firsts] = True
+        is_plain = is_plain | _flags(len(is_plain), firsts)
     if begins:
         marks[firsts] |= BEGINS
-    odd = np.diff(offsets_of(~plain_labels)[rows.offsets]) > 0
-    found = rows._replace(marks=marks, odd=(_count(odd), int(np.argmax(odd)) if odd.any() else -1))
-    if stated.keys() <= {ATTENTION} and not how.samples:
-        return found
-    moved = np.full(len(rows.tokens), IGNORED, np.int64)
-    moved[:-1] = own[1:]
-    moved[firsts[1:] - 1] = IGNORED
-    return found._replace(mask=(moved != IGNORED).astype(np.uint8), labels=moved)
+    odd = _some_in_rows(rows.offsets, ~is_plain)
+    return rows._replace(marks=marks, odd=(_count(odd), int(np.argmax(odd)) if odd.any() else -1))

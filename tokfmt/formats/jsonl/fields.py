@@ -82,7 +82,7 @@ def _unexpected(rows: IdRows, bounds: Offsets, first: First, masks: Sequence[str
     """
     marks = np.zeros(0, np.uint8) if rows.marks is None else rows.marks
     for row, at in first_in_rows(bounds, marks & OTHER != 0) if masks else ():
-        label = None if rows.labels is None or not at else int(rows.labels[at - 1])  # it is beside the token before
+        label = None if rows.own is None else int(rows.own[at])
         yield other_value(row, LABELS, int(rows.tokens[at]), label)
     if rows.counts is not None and not first.is_packed:
         for row in np.flatnonzero(rows.counts != 1).tolist():
