@@ -128,6 +128,15 @@ def test_the_label_after_a_row_is_not_the_first_id_of_the_next_row():
     assert [misfit.row for misfit in reported] == [0]
 
 
+def test_segments_of_targets_say_nothing_of_a_row_without_targets():
+    there = np.array([True, False])
+    columns = {"targets": Column(np.array([2, 0]), offsets_of([2, 0]), there)}
+    columns["targets_segmentation"] = Column(np.array([1, 0, 0, 0]), offsets_of([2, 2]))
+    reported = []
+    with_columns(np.array([1, 2, 3, 4], np.uint32), offsets_of([2, 2]), columns, Reading(), reported.append)
+    assert not reported
+
+
 def test_targets_are_labels_if_names_or_the_first_rows_say_so():
     rows = [([1, 2, 3], [2, 3, 0]), ([7], [8]), ([], []), ([4, 5], [4, 5])]
     rows = [tuple(map(np.array, row)) for row in rows]

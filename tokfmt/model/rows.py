@@ -889,7 +889,8 @@ def _report_other_targets(rows: _Rows, starts: Flags, excluded: Flags, report: R
         problem = f"has {TARGETS} that are not its IDs, nor these moved by one: at its token {place:,}"
         report(Misfit(row, problem, int(rows.tokens[at] if is_last[at] else following[at]), int(targets[at])))
     if TARGET_SEGMENTS in rows.values:
-        for row, _ in first_in_rows(rows.offsets, inner & (rows.values[TARGET_SEGMENTS] == 0)):
+        of_targets = rows.of_ids(rows.there[TARGETS], inner & (rows.values[TARGET_SEGMENTS] == 0))
+        for row, _ in first_in_rows(rows.offsets, of_targets):
             report(Misfit(row, f"has {TARGET_SEGMENTS} of 0 inside of a document"))
 
 
