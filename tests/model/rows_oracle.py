@@ -43,18 +43,24 @@ def begins_by(name, values, content, size):
     return found
 
 
-def is_labels(ids, targets, excluded, bounds):
-    """Return whether targets are the IDs, or the next ID for each, in all content."""
+def masked_by(ids, targets, segments, excluded, bounds):
+    """Return the positions that do not count by targets, which are the IDs, or the next ID for each, in all content."""
     content = {k for k in range(len(ids)) if not excluded[k]}
-    if all(targets[k] == ids[k] for k in content):
-        return True
+    off = {k for k in content if targets[k] in {0, -100} or segments[k] == 0}
+    same = {k for k in content - off if targets[k] == ids[k]}
+    if same and same == content - off:
+        return {k for k in content if segments[k] == 0 or targets[k] != ids[k]}
+    masked, firsts = set(), set()
     for start, stop in bounds:
-        for k in content & {*range(start, stop)}:
+        own = sorted(content & {*range(start, stop)})
+        firsts |= {*own[:1]}
+        for k in own:
             following = ids[k + 1] if k + 1 < len(ids) else None
-            is_inner = k + 1 < stop and k + 1 in content
-            if targets[k] != following and (is_inner or targets[k] not in {0, -100}):
-                return False
-    return True
+            if targets[k] != following and k not in off:
+                raise ContradictionError("targets")
+            if k + 1 in own and (targets[k] != following or segments[k] == 0):
+                masked.add(k + 1)
+    return masked | firsts if masked else masked
 
 
 def read(ids, columns, choice=None, eos_id=None, *, is_own=False, pairs=False):
@@ -77,7 +83,8 @@ def read(ids, columns, choice=None, eos_id=None, *, is_own=False, pairs=False):
             raise ContradictionError(second)
         ids = [*ids, *(values or [])]
     targets = columns.get("targets") if {*columns} == {"targets"} else None
-    if ids and len(targets or []) == len(ids) and targets != ids and targets[-1] > 0:
+    are_own = bool(targets) and all(a in {b, 0, -100} for a, b in zip(targets, ids, strict=False))
+    if ids and len(targets or []) == len(ids) and not are_own and targets[-1] > 0:
         ids, columns = [*ids, targets[-1]], {"targets": [*targets, 0]}
     there = {name: values for name, values in columns.items() if values is not None}
     for name, values in there.items():
@@ -97,7 +104,11 @@ def read(ids, columns, choice=None, eos_id=None, *, is_own=False, pairs=False):
     kept_by = [[document for document in each if document] for each in kept_by]
     if any(each != kept_by[0] for each in kept_by):
         raise ContradictionError(dividing)
-    bounds = spans(sorted(set().union(*divisions)), size)
+    begins = set().union(*divisions)
+    if not dividing and eos_id is not None and not is_own and len({ids[k] for k in range(size) if excluded[k]}) == 1:
+        begins = {b for a, b in itertools.pairwise(content) if b - a > 1 and ids[a] == eos_id}
+        dividing = ["attention_mask"] * bool(begins)
+    bounds = spans(sorted(begins), size)
 
     ended = set()
     positions = next((there[name] for name in POSITIONS if name in there), None)
@@ -120,12 +131,10 @@ def read(ids, columns, choice=None, eos_id=None, *, is_own=False, pairs=False):
             stated[name] = own
     every = [all(own[k] for own in stated.values()) for k in range(size)]
     has_marks = any(name in columns for name in ("labels", *COUNTING))
+    masked = set()
     if "targets" in there:
-        if not is_labels(ids, there["targets"], excluded, bounds):
-            raise ContradictionError("targets")
-        inner = [k for a, b in bounds for k in range(a, b - 1) if not excluded[k] and not excluded[k + 1]]
-        if any(there.get("targets_segmentation", [1] * size)[k] == 0 for k in inner):
-            raise ContradictionError("targets_segmentation")
+        segments = there.get("targets_segmentation", [1] * size)
+        masked = masked_by(ids, there["targets"], segments, excluded, bounds)
 
     documents, left = [], {"padding": 0, "ended": len(ended), "fill": 0, "inside": 0}
     for start, stop in bounds:
@@ -140,7 +149,7 @@ def read(ids, columns, choice=None, eos_id=None, *, is_own=False, pairs=False):
         documents.append(range(rest[0], rest[-1] + 1) if rest else range(0))
     inside = {k for k in set().union(*documents) if excluded[k]}
     kept = set().union(*documents)
-    left["inside"] = len(inside)
+    left["inside"], left["masked"] = len(inside), len(masked & kept)
     left["padding"] = sum(excluded) - len(inside)
     for name in MASKS:
         if name in there and any(there[name][k] not in (0, 1) for k in kept):
@@ -159,7 +168,7 @@ def read(ids, columns, choice=None, eos_id=None, *, is_own=False, pairs=False):
             ]
             own = {name: flags[k] for name, flags in stated.items()}
             own |= {name: False for name in shifted if k in firsts}
-            counts.append(all(own.values()) and k not in inside)
+            counts.append(all(own.values()) and k not in inside and k not in masked)
         read.append([(ids[k], count) for k, count in zip(document, counts, strict=True)])
     read = [document for document in read if document] if dividing else [sum(read, [])]
     left["divided"] = len([document for document in read if document]) > 1

@@ -7,13 +7,14 @@ from hypothesis import strategies as st
 from model.rows_oracle import ContradictionError, read
 
 from tokfmt.core.ragged import offsets_of
-from tokfmt.model.rows import TARGET, Column, Reading, are_pairs, with_columns
+from tokfmt.model.rows import TARGET, Column, Reading, RowFacts, are_pairs, with_columns
 
 PER_TOKEN = {
     "labels": st.sampled_from([-100, 1]), "completion_mask": st.sampled_from([0, 1, 1]), "loss_mask": st.integers(0, 1),
     "attention_mask": st.sampled_from([0, 1, 1, 1, 2]), "inputs_segmentation": st.integers(0, 2),
     "position_ids": st.sampled_from([0, 1, 2, 3, 9]),
 }  # fmt: skip
+EXCLUDING = ("attention_mask", "inputs_segmentation")
 PER_DOCUMENT = ("seq_lengths", "seq_start_id")
 SECOND = ("completion", "targets", "targets_segmentation")
 
@@ -40,7 +41,10 @@ def documents(draw):
     for name in PER_TOKEN:
         columns[name] += [-100 if name == "labels" else 0] * trailing
     segments = columns["inputs_segmentation"]
-    columns["targets"] = draw(st.sampled_from([ids, [*ids[1:], draw(st.sampled_from([0, 3]))]]))
+    labels = draw(st.sampled_from([ids, [*ids[1:], draw(st.sampled_from([0, 3]))]]))
+    columns["targets"] = (
+        [draw(st.sampled_from([one, one, one, 0, -100])) for one in labels] if draw(st.booleans()) else labels
+    )
     columns["targets_segmentation"] = [*segments[1:], 0]
     columns["completion"] = draw(st.lists(st.integers(0, 2), max_size=3))
     return ids, columns
@@ -92,7 +96,7 @@ def as_columns(rows, names):
 @given(datasets())
 def test_any_rows_are_read_as_lists_say(dataset):
     rows, names, how = dataset
-    expected, wrong, facts = [], set(), {"padding": 0, "ended": 0, "fill": 0, "inside": 0, "divided": 0}
+    expected, wrong, facts = [], set(), dict.fromkeys(("padding", "ended", "fill", "inside", "masked", "divided"), 0)
     for number, (ids, columns) in enumerate(rows):
         try:
             read_, left = read(ids, columns, how.choice, how.eos_id, is_own=how.is_own, pairs=how.pairs)
@@ -116,6 +120,11 @@ def test_any_rows_are_read_as_lists_say(dataset):
     ]
     assert read_ == expected
     assert {name: getattr(found.facts, name) for name in facts} == facts
+    excluding = {
+        name: sum((columns[name] or []).count(0) for _, columns in rows) for name in names if name in EXCLUDING
+    }
+    assert found.facts.excluding == {name: count for name, count in excluding.items() if count}
+    assert RowFacts.of(found.facts.numbers()) == found.facts
     lacking = {name: sum(columns[name] is None for _, columns in rows) for name in names}
     assert found.facts.lacking == {name: count for name, count in lacking.items() if count}
 
@@ -137,12 +146,22 @@ def test_segments_of_targets_say_nothing_of_a_row_without_targets():
     assert not reported
 
 
+def test_facts_are_sums_with_the_columns_that_they_concern():
+    one = RowFacts(4, 1, 5, excluding={"attention_mask": 2}, lacking={"labels": 1})
+    both = one.joined(RowFacts(3, 0, 1, masked=2, excluding={"inputs_segmentation": 4, "attention_mask": 1}))
+    names = {"attention_mask": 3, "inputs_segmentation": 4}
+    assert both == RowFacts(7, 1, 6, masked=2, excluding=names, lacking={"labels": 1})
+    assert "6 positions at the ends of documents are padding, by attention_mask and inputs_segmentation" in both.notes()
+
+
 def test_targets_are_labels_if_names_or_the_first_rows_say_so():
     rows = [([1, 2, 3], [2, 3, 0]), ([7], [8]), ([], []), ([4, 5], [4, 5])]
     rows = [tuple(map(np.array, row)) for row in rows]
     assert not are_pairs(["targets"], rows)
     assert are_pairs(["targets"], [*rows, (np.array([1, 2]), np.array([3, 4]))])
     assert are_pairs(["targets"], rows[1:3])
+    masked = [([1, 2, 3], [0, 0, 3]), ([4, 5, 6], [-100, 6, 0])]
+    assert not are_pairs(["targets"], masked)
     for name in ("inputs_segmentation", "inputs_position", "targets_segmentation"):
         assert not are_pairs(["targets", name], [(np.array([1, 2]), np.array([3, 4]))])
     assert not are_pairs(["labels"], rows)

@@ -18,6 +18,9 @@ states no rule of its own.
     what is there                                           what it means
     attention or segments of 0 at the ends of a document    padding: it is left out
     attention or segments of 0 inside of a document         content that does not count in the loss
+    attention of 0 at copies of one ID, behind a separator  padding: a document begins behind it, if the separator is
+                                                              known, tokfmt did not write the row, the row excludes no
+                                                              other ID, and nothing else divides it
     another number in attention or segments                 a document begins
     a position of 0                                         a document begins
     a position that is higher by more than 1                nothing (PoSE, multimodal positions)
@@ -32,7 +35,9 @@ states no rule of its own.
     a completion behind its prompt                          one document, of which the completion counts in the loss
     targets of inputs with segments or positions, or        the labels of inputs (MaxText); the last one of a document
       of rows that are all inputs, or these moved by one      is padding, or the next ID of the row
-    another last label of a row without other columns       the last ID of its document
+    a label among these of 0 or -100, or beside a 0 in      its ID does not count in the loss; nor do the first IDs of
+      targets_segmentation, inside of a document              documents in its row, if labels are moved by one
+    another last label of a row without other columns       the last ID of its document; with them, a contradiction
     other targets of inputs                                 completions (seqio)
     targets that are the labels of inputs in the first      a contradiction
       rows, and hold other IDs in a later one
@@ -50,6 +55,7 @@ segments; `PrefixLMFeatureConverter`, `loss_on_targets_only`), Megatron-Bridge (
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -124,11 +130,15 @@ def are_pairs(names: Collection[str], rows: Iterable[tuple[Any, Any]]) -> bool:
     """
     if TARGETS not in names or not {*SEGMENTS, *ALL_POSITIONS, TARGET_SEGMENTS}.isdisjoint(names):
         return False
-    long = [(ids, targets) for ids, targets in rows if len(ids) > 1 or len(targets) > 1]
+    long = [(np.asarray(ids), np.asarray(targets)) for ids, targets in rows if len(ids) > 1 or len(targets) > 1]
     return not long or not all(
-        len(ids) == len(targets) and (np.array_equal(ids, targets) or np.array_equal(ids[1:], targets[:-1]))
+        len(ids) == len(targets) and (_are_labels(targets, ids) or _are_labels(targets[:-1], ids[1:]))
         for ids, targets in long
     )
+
+
+def _are_labels(targets: NDArray[Any], ids: NDArray[Any]) -> bool:
+    return bool(((targets == ids) | (targets == 0) | (targets == IGNORED)).all())
 
 
 def states_loss(names: Collection[str], how: Reading) -> bool:
@@ -160,7 +170,9 @@ class RowFacts(NamedTuple):
         ended: Likewise, of position 0 and with ignored labels at the ends of rows.
         fill: Likewise, repeated separators that do not count.
         inside: The number of excluded IDs inside of documents, which are content that does not count in the loss.
+        masked: The number of IDs that do not count in the loss because targets do not have them as labels.
         jumps: The number of positions that are higher by more than 1 than those before them.
+        excluding: The number of IDs that are excluded, by the name of the column.
         lacking: The number of rows without a value, by the name of the column.
     """
 
@@ -170,7 +182,9 @@ class RowFacts(NamedTuple):
     ended: int = 0
     fill: int = 0
     inside: int = 0
+    masked: int = 0
     jumps: int = 0
+    excluding: Mapping[str, int] = {}
     lacking: Mapping[str, int] = {}
 
     @property
@@ -178,32 +192,43 @@ class RowFacts(NamedTuple):
         """The number of IDs that are left out."""
         return self.padding + self.ended + self.fill
 
+    @property
+    def uncounted(self) -> int:
+        """The number of IDs that do not count in the loss, by columns other than labels and masks."""
+        return self.inside + self.masked
+
     def joined(self, later: RowFacts) -> RowFacts:
         """Return the sum of these rows and the rows that follow them."""
-        names = [*self.lacking, *(name for name in later.lacking if name not in self.lacking)]
-        numbers: Any = (a + b for a, b in zip(self[:-1], later[:-1], strict=True))
-        lacking = {name: self.lacking.get(name, 0) + later.lacking.get(name, 0) for name in names}
-        return RowFacts._make((*numbers, lacking))
+        found = Counter(self.numbers())
+        found.update(later.numbers())
+        return RowFacts.of(found)
 
     def numbers(self) -> dict[str, int]:
-        """Return the numbers by name, without zeros, for `of`."""
-        lacking = {f"{_LACKING}{name}": count for name, count in self.lacking.items()}
-        return {name: count for name, count in {**self._asdict(), **lacking}.items() if count and name != "lacking"}
+        """Return the numbers by name, without zeros, for `of` and for JSON: `excluding.NAME`, `lacking.NAME`."""
+        listed = {name: number for name, number in self._asdict().items() if name not in _BY_COLUMN}
+        for key in _BY_COLUMN:
+            listed |= {f"{key}.{name}": number for name, number in getattr(self, key).items()}
+        return {name: number for name, number in listed.items() if number}
 
     @staticmethod
     def of(numbers: Mapping[str, int]) -> RowFacts:
         """Return the facts with these numbers."""
-        lacking = {name.removeprefix(_LACKING): n for name, n in numbers.items() if name.startswith(_LACKING)}
-        own = {name: n for name, n in numbers.items() if not name.startswith(_LACKING)}
-        return RowFacts(**own, lacking=lacking)
+        found = dict[str, Any]({key: {} for key in _BY_COLUMN})
+        for name, number in numbers.items():
+            key, _, column = name.partition(".")
+            if column:
+                found[key][column] = number
+            else:
+                found[key] = number
+        return RowFacts(**found)
 
     def notes(self) -> tuple[str, ...]:
         """Return a sentence for each fact that changes what a reader of the rows sees."""
-        found = []
+        found, by = [], " and ".join(self.excluding)
         if self.divided:
             found.append(f"{counted(self.divided, 'row')} of {self.rows:,} hold several documents, and are divided")
         if self.padding:
-            found.append(f"{counted(self.padding, 'position')} at the ends of documents are padding, by attention_mask")
+            found.append(f"{counted(self.padding, 'position')} at the ends of documents are padding, by {by}")
         if self.ended:
             what = f"{counted(self.ended, 'position')} at the ends of rows are padding"
             found.append(f"{what}: each has position 0 and a label that is ignored")
@@ -211,8 +236,11 @@ class RowFacts(NamedTuple):
             what = f"{counted(self.fill, 'separator')} at the ends of documents are fill"
             found.append(f"{what}: only the first of each document counts in the loss")
         if self.inside:
-            what = f"attention_mask excludes {counted(self.inside, 'position')} inside of documents"
+            what = f"{counted(self.inside, 'position')} inside of documents are excluded, by {by}"
             found.append(f"{what}: these are content that does not count in the loss")
+        if self.masked:
+            what = f"{counted(self.masked, 'position')} inside of documents are not among {TARGETS}"
+            found.append(f"{what}: these do not count in the loss")
         if self.jumps:
             found.append(f"{counted(self.jumps, 'position ID')} jump ahead inside of documents, which stay whole")
         found += [
@@ -222,7 +250,7 @@ class RowFacts(NamedTuple):
         return tuple(found)
 
 
-_LACKING = "no "
+_BY_COLUMN = ("excluding", "lacking")
 _WITHOUT = ("read as rows without that column", "each of their IDs counts in the loss")
 
 
@@ -304,6 +332,7 @@ class Reading(NamedTuple):
         is_own: tokfmt wrote the rows, so that nothing has to be taken for padding or fill.
         eos_id: The separator, if it is known; only its repetitions are fill.
         pairs: `targets` are completions; see `are_pairs`.
+        option: The option that names the column of IDs, for remedies.
     """
 
     choice: str | None = None
@@ -312,6 +341,12 @@ class Reading(NamedTuple):
     is_own: bool = False
     eos_id: int | None = None
     pairs: bool = False
+    option: str = "column"
+
+    @property
+    def alone(self) -> str:
+        """The remedy for inputs and targets that do not fit each other."""
+        return f"--from-opt {self.option}=inputs or {self.option}={TARGETS} reads one of them alone"
 
 
 class _Rows(NamedTuple):
@@ -398,7 +433,7 @@ def with_columns(
         return IdRows(tokens, offsets, facts=RowFacts(len(offsets) - 1))
     second = COMPLETION if COMPLETION in columns else TARGETS  # its name, if it is behind the IDs from here on
     tokens, offsets, columns = _completed(tokens, offsets, columns, how, report)
-    rows, columns = _of_equal_length(tokens, offsets, columns, report)
+    rows, columns = _of_equal_length(tokens, offsets, columns, how, report)
     excluded = _excluded(rows, report)
     content = _content(excluded)
     of_content = _Parts.of(rows.offsets[:-1], len(rows.tokens), content)
@@ -406,6 +441,10 @@ def with_columns(
     dividing = _dividing(rows, columns)
     starts = _one_division(rows, begins, dividing, excluded, report)
     packed = np.logical_or.reduce([np.zeros(len(rows.sizes), np.bool_), *dividing.values()])
+    if content is not None and how.eos_id is not None and not how.is_own:
+        borders = rows.of_ids(~packed, _behind_padding(rows, content, how.eos_id))
+        packed |= _some_in_rows(rows.offsets, borders)
+        starts |= borders
     ended = None if how.is_own else _ended(rows, excluded, of_content)
     passed = excluded if ended is None else excluded | ended
     shifted = {LOSS_MASK} if how.choice == "next" or STARTS in columns else set[str]()
@@ -422,7 +461,7 @@ def with_columns(
     kept = _within(first, last, len(starts))
     inside = _count(excluded & kept) if content is not None else 0
     _report_other_flags(rows, kept, report)
-    _report_other_targets(rows, starts, excluded, report)
+    masked = _masked_targets(rows, starts, excluded, how, report) & kept if TARGETS in rows.values else None
     if how.choice != ALL:
         _report_differences(rows, stated, kept, report)
     of_rows = np.searchsorted(first, rows.offsets)
@@ -434,7 +473,9 @@ def with_columns(
         0 if ended is None else _count(ended),
         0 if fill is None else _count(fill),
         inside,
+        0 if masked is None else _count(masked),
         jumps,
+        {} if content is None else _excluding(rows),
         {second if name == COMPLETION else name: _count(~one) for name, one in rows.there.items() if not one.all()},
     )
     firsts, own_rows = lengths[:-1], lengths[of_rows]
@@ -452,6 +493,7 @@ def with_columns(
     for name in shifted & counting.keys():
         counting[name][firsts[np.repeat(rows.there[name], number)]] = False
     counting |= {ATTENTION: ~excluded[kept]} if inside else {}
+    counting |= {TARGETS: ~masked[kept]} if masked is not None and facts.masked else {}
     if LABELS in rows.values:
         found = found._replace(own=rows.values[LABELS] if is_whole else rows.values[LABELS][kept])
     return _marked(found, counting, firsts, how, begins=how.samples and not {*DIVIDING}.isdisjoint(columns))
@@ -502,6 +544,11 @@ def row_at(offsets: Offsets, position: int) -> int:
     return int(np.searchsorted(offsets, position, side="right")) - 1
 
 
+def row_of_each(offsets: Offsets, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the row that holds each position."""
+    return np.searchsorted(offsets, positions, side="right") - 1
+
+
 def first_in_rows(offsets: Offsets, wrong: Flags) -> Iterator[tuple[int, int]]:
     """Yield the number of each row in which a position is wrong, and the first of these positions.
 
@@ -510,7 +557,7 @@ def first_in_rows(offsets: Offsets, wrong: Flags) -> Iterator[tuple[int, int]]:
         wrong: bool per position.
     """
     positions = np.flatnonzero(wrong)
-    rows, first = np.unique(np.searchsorted(offsets, positions, side="right") - 1, return_index=True)
+    rows, first = np.unique(row_of_each(offsets, positions), return_index=True)
     return zip(rows.tolist(), positions[first].tolist(), strict=True)
 
 
@@ -575,7 +622,8 @@ def _with_last_labels(
     last = np.zeros(len(sizes), np.int64)
     last[fits] = targets.values[targets.offsets[1:][fits] - 1]
     own = np.zeros(len(sizes), np.bool_)
-    same = targets.values[np.repeat(fits, np.diff(targets.offsets))] == tokens[np.repeat(fits, sizes)]
+    values = targets.values[np.repeat(fits, np.diff(targets.offsets))]
+    same = (values == tokens[np.repeat(fits, sizes)]) | (values == 0) | (values == IGNORED)
     bounds = offsets_of(sizes[fits])
     own[fits] = np.diff(offsets_of(same.view(np.uint8))[bounds]) == sizes[fits]
     more = fits & ~own & (last > 0) & (last <= _LARGEST)
@@ -586,7 +634,7 @@ def _with_last_labels(
 
 
 def _of_equal_length(
-    tokens: Tokens, offsets: Offsets, columns: Mapping[str, Column], report: Report
+    tokens: Tokens, offsets: Offsets, columns: Mapping[str, Column], how: Reading, report: Report
 ) -> tuple[_Rows, dict[str, Column]]:
     """Report columns that do not have one value per ID, and return rows in which each column has one.
 
@@ -600,7 +648,8 @@ def _of_equal_length(
             found = np.diff(column.offsets)
             wrong = there[name] & (found != sizes)
             for row in np.flatnonzero(wrong).tolist():
-                report(Misfit(row, f"has {name} of another length", int(sizes[row]), int(found[row])))
+                remedy = how.alone if name == TARGETS else ""
+                report(Misfit(row, f"has {name} of another length", int(sizes[row]), int(found[row]), remedy))
             unequal |= wrong
     if unequal.any():
         tokens, offsets, columns = emptied(tokens, offsets, columns, unequal)
@@ -790,6 +839,33 @@ def _first_of_each(starts: Flags, kept: Flags) -> Flags:
     return _flags(len(kept), _Parts.of(np.flatnonzero(starts), len(kept), np.flatnonzero(kept)).first)
 
 
+def _excluding(rows: _Rows) -> dict[str, int]:
+    """Return the number of IDs that each column excludes."""
+    found = {name: _count(rows.values[name] == 0) for name in (ATTENTION, *SEGMENTS) if name in rows.values}
+    return {name: number for name, number in found.items() if number}
+
+
+def _behind_padding(rows: _Rows, content: NDArray[np.int64], eos_id: int) -> Flags:
+    """Return the first content behind a separator and copies of one ID that attention excludes; see the table.
+
+    Args:
+        rows: The rows.
+        content: The IDs that are not excluded, ascending.
+        eos_id: The separator.
+    """
+    before, behind = content[:-1], content[1:]
+    gaps = (behind - before > 1) & (rows.tokens[before] == eos_id)
+    before, behind = before[gaps], behind[gaps]
+    found = _flags(len(rows.tokens), behind[row_of_each(rows.offsets, before) == row_of_each(rows.offsets, behind)])
+    if found.any():
+        places = np.flatnonzero(rows.values[ATTENTION] == 0) if ATTENTION in rows.values else content[:0]
+        row, ids = row_of_each(rows.offsets, places), rows.tokens[places]
+        several = np.zeros(len(rows.sizes), np.bool_)
+        several[row[1:][(row[1:] == row[:-1]) & (ids[1:] != ids[:-1])]] = True
+        found = rows.of_ids(~several, found)
+    return found
+
+
 def _ended(rows: _Rows, excluded: Flags, parts: _Parts) -> Flags | None:
     """Return the padding at the ends of rows that positions of 0 and ignored labels of one ID show; None without any.
 
@@ -872,26 +948,28 @@ def _report_other_flags(rows: _Rows, kept: Flags, report: Report) -> None:
                 report(other_value(row, name, int(rows.tokens[at]), int(values[at])))
 
 
-def _report_other_targets(rows: _Rows, starts: Flags, excluded: Flags, report: Report) -> None:
-    """Report rows with targets that are neither their IDs, nor these moved by one inside of documents."""
-    if TARGETS not in rows.values:
-        return
-    targets, content = rows.values[TARGETS], ~excluded
-    is_last, following = rows.opens, np.append(rows.tokens[1:], 0)
-    is_last = np.append(is_last[1:], True)[: len(is_last)]  # in its row
+def _masked_targets(rows: _Rows, starts: Flags, excluded: Flags, how: Reading, report: Report) -> Flags:
+    """Return the IDs that are not among their labels, and report rows with targets that are not their labels."""
+    targets, content, offsets = rows.values[TARGETS], ~excluded, rows.offsets
+    segments = rows.values.get(TARGET_SEGMENTS, rows.tokens[:0])
+    off = rows.of_ids(rows.there[TARGETS], segments == 0) if len(segments) else np.zeros(len(targets), np.bool_)
+    following, ends = np.append(rows.tokens[1:], 0), np.append(rows.opens[1:], True)[: len(targets)]
+    moved, same = (targets == following) & ~ends, targets == rows.tokens
+    stated = content & ~off & (targets != 0) & (targets != IGNORED)
     inner = content & np.append(content[1:] & ~starts[1:], False)[: len(content)]
-    moved = (targets == following) & ~is_last
-    closing = moved | (targets == 0) | (targets == IGNORED)
-    other = np.where(inner, ~moved, content & ~closing)
-    differs = _some_in_rows(rows.offsets, content & (targets != rows.tokens))
-    for row, at in first_in_rows(rows.offsets, rows.of_ids(differs, other)):
-        place = at - int(rows.offsets[row])
-        problem = f"has {TARGETS} that are not its IDs, nor these moved by one: at its token {place:,}"
-        report(Misfit(row, problem, int(rows.tokens[at] if is_last[at] else following[at]), int(targets[at])))
-    if TARGET_SEGMENTS in rows.values:
-        of_targets = rows.of_ids(rows.there[TARGETS], inner & (rows.values[TARGET_SEGMENTS] == 0))
-        for row, _ in first_in_rows(rows.offsets, of_targets):
-            report(Misfit(row, f"has {TARGET_SEGMENTS} of 0 inside of a document"))
+    is_own = _some_in_rows(offsets, stated & same) & ~_some_in_rows(offsets, stated & ~same)
+    wrong = rows.of_ids(~is_own, stated & ~moved)
+    is_short = ~_some_in_rows(offsets, wrong & inner)
+    for row, at in first_in_rows(offsets, wrong & inner | rows.of_ids(is_short, wrong)):
+        what = f"inputs without the last of their {TARGETS}"
+        what = what if is_short[row] else f"{TARGETS} that are not its IDs, nor these moved by one"
+        problem = f"has {what}: at its token {at - int(offsets[row]):,}"
+        report(Misfit(row, problem, int(following[at]), int(targets[at]), how.alone))
+    before = inner & (off | ~moved)  # before each ID that does not count
+    before = np.append(False, before)[:-1] | rows.of_ids(
+        _some_in_rows(offsets, before), _first_of_each(starts, content)
+    )
+    return rows.of_ids(~is_own, before) | rows.of_ids(is_own, content & (off | ~same))
 
 
 def _report_differences(rows: _Rows, stated: Mapping[str, Flags], kept: Flags, report: Report) -> None:
