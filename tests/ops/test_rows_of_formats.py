@@ -161,6 +161,21 @@ def test_rows_mean_the_same_in_every_format(write, case, tmp_path):
         assert tokfmt.info(source).padding == facts["padding"] + facts["ended"] + facts["fill"]
 
 
+PADDED = [[11, 12, 3, 0, 21, 3, 0, 0], [31, 32, 33, 3, 0, 41, 42, 3], [51, 52, 9, 53, 3, 61, 3, 0]]
+BEHIND = [[1, 1, 1, 0, 1, 1, 0, 0], [1, 1, 1, 1, 0, 1, 1, 1], [1, 1, 0, 1, 1, 1, 1, 0]]
+
+
+@pytest.mark.parametrize("write", FORMATS)
+def test_padding_behind_known_separators_divides_rows_which_exclude_nothing_else(write, tmp_path):
+    source = write(tmp_path, {"input_ids": PADDED, "attention_mask": BEHIND})
+    tokfmt.convert(source, tmp_path / "out.parquet", eos=3, verify=True)
+    out = pq.read_table(tmp_path / "out.parquet").to_pydict()
+    assert out["input_ids"] == [[11, 12, 3], [21, 3], [31, 32, 33, 3], [41, 42, 3], [51, 52, 9, 53, 3, 61, 3]]
+    assert out["labels"] == [*out["input_ids"][:4], [51, 52, -100, 53, 3, 61, 3]]
+    with tokfmt.open(source, eos="none") as dataset:  # without a known separator, nothing is left out
+        assert dataset[:].tolist() == [PADDED[0][:6], PADDED[1], PADDED[2][:7]]
+
+
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
@@ -228,6 +243,38 @@ def test_targets_of_maxtext_are_labels_and_another_list_is_an_error(write, tmp_p
     assert sum("has targets that" in finding.message for finding in verdict.findings) == 1
     with pytest.raises(FormatError, match="has targets that"):
         tokfmt.convert(source, tmp_path / "out.parquet", eos="none")
+
+
+@pytest.mark.parametrize("labels", [[0, 3, 0, 0, 6, 0], [0, 2, 3, 0, 0, 6]])  # moved by one, or not
+@pytest.mark.parametrize("write", [parquet, arrow, jsonl, tfrecord, arrayrecord])
+def test_masked_targets_of_maxtext_do_not_count(write, labels, tmp_path):
+    columns = {
+        "inputs": [[1, 2, 3, 4, 5, 6]] * 2,
+        "inputs_segmentation": [[1, 1, 1, 2, 2, 2]] * 2,
+        "targets": [labels] * 2,
+    }
+    counts = [-100, 2, 3] if labels[1] == 2 else [-100, -100, 3]
+    source = write(tmp_path, columns)
+    tokfmt.convert(source, tmp_path / "out.parquet", eos="none", verify=True)
+    out = pq.read_table(tmp_path / "out.parquet").to_pydict()
+    assert out == {"input_ids": [[1, 2, 3], [4, 5, 6]] * 2, "labels": [counts, [-100, -100, 6]] * 2}
+    by_segments = [*[int(label != 0) for label in labels[:-1]], int(labels[-1] != 0)]
+    targets = [[2, 3, 4, 5, 6, 0] if labels[1] == 3 else [1, 2, 3, 4, 5, 6]] * 2
+    source = write(tmp_path, {**columns, "targets": targets, "targets_segmentation": [by_segments] * 2})
+    tokfmt.convert(source, tmp_path / "out2.parquet", eos="none", verify=True)
+    assert pq.read_table(tmp_path / "out2.parquet").to_pydict() == out
+
+
+@pytest.mark.parametrize("write", [parquet, arrow, jsonl, tfrecord, arrayrecord])
+def test_inputs_that_are_targets_moved_right_are_an_error_whose_option_reads_them(write, tmp_path):
+    columns = {"inputs": [[0, 1, 2, 0, 4, 0]], "targets": [[1, 2, 3, 4, 5, 0]]}
+    columns |= {f"{name}_segmentation": [[1, 1, 1, 2, 2, 0]] for name in ("inputs", "targets")}
+    source = write(tmp_path, columns)
+    with pytest.raises(FormatError, match="without the last of their targets") as raised:
+        tokfmt.convert(source, tmp_path / "out.parquet", eos="none")
+    option = next(word for word in str(raised.value).split() if word.endswith("=targets"))
+    with tokfmt.open(source, eos="none", options=[option]) as dataset:
+        assert dataset[:].tolist() == [[1, 2, 3], [4, 5]]
 
 
 def test_turns_of_samples_are_one_document_whose_responses_count(tmp_path):

@@ -463,7 +463,7 @@ def _with_columns(
     return content._replace(
         others=[one for one in content.others if one not in columns.values()],
         columns=columns,
-        reading=Reading(options.loss_mask, pairs=are_pairs(names, rows)),
+        reading=Reading(options.loss_mask, pairs=are_pairs(names, rows), option="field"),
         late=frozenset(late) if options.field is None else frozenset(),
     )
 

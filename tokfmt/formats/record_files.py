@@ -39,7 +39,6 @@ from tokfmt.files.file import open_file
 from tokfmt.files.place import Place
 from tokfmt.model.rows import (
     DIVIDING,
-    TARGETS,
     Column,
     IdRows,
     Misfit,
@@ -270,14 +269,13 @@ class RecordFiles(RecordReader):
         def wrong(misfit: Misfit) -> None:
             remedies = ["Correct that column"]
             remedies += ["--allow-loss loss-mask reads the IDs alone"] if self._has_masks else []
-            remedies += ["--from-opt field=inputs reads the inputs alone"] if TARGETS in columns else []
             what, remedy = f"record {first + misfit.row:,} {misfit.problem}", misfit.remedy or "; ".join(remedies)
             self.report(CorruptError(path, what, expected=misfit.expected, found=misfit.found, remedy=remedy))
 
         rows = with_columns(ids.tokens, ids.offsets, columns, self.reading, wrong)
         for misfit in unlike_labels(rows, ids.tokens, ids.offsets, columns) if self._has_masks else ():
             wrong(misfit)
-        stated = self._has_masks or (rows.facts.inside and not self._is_plain)
+        stated = self._has_masks or (rows.facts.uncounted and not self._is_plain)
         marks = rows.marks & np.uint8(TARGET) if stated and rows.marks is not None else None
         noted = SkippedRecords(columns=rows.facts.numbers())
         return RecordBatch(ragged=Ragged(rows.tokens, rows.offsets), marks=marks, skipped=noted)

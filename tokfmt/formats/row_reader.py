@@ -392,7 +392,7 @@ class RowsReader(TokenReader):
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
         """See `TokenReader.marks`. Without labels, a mask is what `attention_mask` excludes inside of rows."""
-        if not self.has_labels and not self.facts.inside:
+        if not self.has_labels and not self.facts.uncounted:
             return None
         found = np.concatenate([np.empty(0, np.uint8), *self._window(start, stop, "marks")])
         places = np.flatnonzero(found & OTHER) + start
@@ -686,7 +686,7 @@ class StoredReader(RowsReader):
             groups, damage = _readable(groups, first_only=is_stream)
         super().__init__(groups, has_columns=True, jobs=hints.jobs, is_decoded=hints.allow_partial)
         self.has_labels = not is_plain and states_loss(names, decoder.reading)
-        total, odd = int(self._starts[-1]), self.odd if self.facts.inside or self.has_labels else (0, -1)
+        total, odd = int(self._starts[-1]), self.odd if self.facts.uncounted or self.has_labels else (0, -1)
         self.info = replace(
             info,
             layout=Layout.STREAM if is_stream else Layout.DOCUMENTS,

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from tokfmt.base.seeds import DRAWN, draws
 from tokfmt.core.chats import ChatTemplateError
 from tokfmt.core.format import Encoded, Encoder
-from tokfmt.core.loss_mask import ATTENTION, TARGET
+from tokfmt.core.loss_mask import TARGET
 from tokfmt.core.output import whole
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of
 from tokfmt.core.reader import U32, Info, Layout, TokenReader, check_interval, largest_id, windows
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tokfmt.text.filters import FilterChain
 
 _LARGEST_ID = (1 << 32) - 1  # of a record
-_OF_ATTENTION = f"loss masks of its records ({ATTENTION})"
+_OF_ROWS = "loss masks of its records, by columns that exclude IDs"
 _SMALLEST, _LARGEST = 1 << 22, 1 << 26
 _JUDGED = 1 << 21  # code points
 _RATIONED, _TRIMMED, _MAPPED = 1 << 11, 1 << 12, 1 << 7  # records at a time
@@ -331,7 +331,7 @@ class _Marking:
     def __call__(self, before: int, tokens: int, marks: NDArray[np.uint8] | None) -> None:
         """Write the marks of some tokens, None if all of them count, after `before` tokens."""
         if marks is not None and self._file is None:
-            self.words = _OF_ATTENTION
+            self.words = _OF_ROWS
             self._file = self._opened.enter_context(whole(self._path))
             for first, last in windows(0, before):
                 self._file.write(bytes([TARGET]) * (last - first))

@@ -63,7 +63,8 @@ def rows_of(
             remedy = f"--from-opt {OPTIONS[name]} reads it where it is, and counts all IDs of records without it"
             for row in np.flatnonzero(np.asarray(column.there)).tolist():
                 report(Misfit(row, f"has {name}, and the first record has none", remedy=f"{remedy}; {_WITHOUT}"))
-    rows = with_columns(ids, offsets, columns, Reading(choice, eos_id=eos_id, pairs=first.are_completions), report)
+    reading = Reading(choice, eos_id=eos_id, pairs=first.are_completions, option="ids_field")
+    rows = with_columns(ids, offsets, columns, reading, report)
     if rows.marks is None or rows.counts is None:
         return rows
     for misfit in _unexpected(rows, rows.offsets[offsets_of(rows.counts)], first, masks):

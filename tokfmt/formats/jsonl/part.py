@@ -230,7 +230,7 @@ class First(NamedTuple):
         chats: Its text is a list of messages, or a prompt with its completion.
         pairs: What its prompt and its completion are.
         fields: The names of its fields.
-        numbers: Its `attention_mask` numbers the documents in it.
+        numbers: Its `attention_mask` numbers the documents in it, or may divide it at known separators.
         are_completions: Its `targets` are no labels; see `model.rows.are_pairs`.
     """
 

@@ -57,7 +57,10 @@ class JsonlReader(RecordReader):
         self.options, self.allow_loss = options, hints.allow_loss
         self.collect, self._partial, self._eos_id = hints.collect_invalid, hints.allow_partial, hints.eos_id
         plain = [Part(text, index, options.max_line, None) for text, index in texts]
-        self._first = first = first_record(plain, options, is_lenient=self._lenient, collects=self.collect)
+        first = first_record(plain, options, is_lenient=self._lenient, collects=self.collect)
+        if self._eos_id is not None and ATTENTION in first.announced:  # It may divide any record.
+            first = first._replace(numbers=True)
+        self._first = first
         self._masks = None if "loss-mask" in self.allow_loss else first.masks
         numbering = self._numbering if self._lenient or first.is_packed else None
         self.parts = [Part(text, index, options.max_line, numbering) for text, index in texts]
@@ -222,12 +225,12 @@ class JsonlReader(RecordReader):
         for lines, parsed, skipped in self._parsed(block):
             rows = self._rows(lines, parsed, self._masks)
             numbers = {} if rows.counts is None else rows.facts.numbers()
+            stated = self._masks or (rows.facts.uncounted and self._masks is not None)
             if is_packed:
                 count = len(rows.offsets) - 1
                 first, last = min(skip, count), count if take < 0 else min(count, skip + take)
                 rows = some_rows(rows, first, last)
                 skip, take = skip - first, take if take < 0 else take - (last - first)
-            stated = self._masks or (rows.facts.inside and self._masks is not None)
             marks = rows.marks & np.uint8(TARGET) if stated and rows.marks is not None else None
             noted = skipped + SkippedRecords(columns=numbers) if numbers else skipped
             yield RecordBatch(ragged=Ragged(rows.tokens, rows.offsets), skipped=noted, marks=marks)
