@@ -587,7 +587,7 @@ def show(
             manifest).
         split: The split of a dataset that has several.
         seed: The seed of `random:5`. It chooses the same numbers for every dataset with the same number of sequences.
-        limit: The maximum number of sequences; 0 for all. Default: ten for a query, all for any other selection.
+        limit: The maximum number of sequences; None or 0 for all.
         allow_loss: Words of `--allow-loss`.
         recursive: Read subdirectories too.
         ignore_manifest: Do not use the manifest of the dataset.

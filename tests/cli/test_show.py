@@ -25,6 +25,7 @@ from click.testing import CliRunner
 from paths import CORPUS, FIXTURES, TOKENIZER
 from xxhash import xxh3_128_hexdigest
 
+import tokfmt as package
 from tokfmt.cli.main import cli
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
@@ -163,6 +164,25 @@ def test_limit_is_noted():
     assert len(re.findall(r"^#", done.stdout, re.MULTILINE)) == 10
     assert "stopped" not in tokfmt("show", PACK, "0:10").stderr
     assert "nothing found" in tokfmt("show", PACK, "token:49999").stderr
+
+
+@pytest.mark.parametrize(("limit", "count", "stopped"), [((), None, None), (("--limit", "7"), 7, 7)])
+def test_documents_and_python_stop_only_at_a_limit(pack, limit, count, stopped):
+    every = [i for i, ids in enumerate(pack) if len(ids)]
+    document = json.loads(tokfmt("show", PACK, "len>0", "--json", *limit).stdout)
+    assert [one["index"] for one in document["shown"]] == every[:count]
+    assert document["stopped_after"] == stopped
+    assert [one.index for one in package.show(PACK, "len>0", limit=count).shown] == every[:count]
+
+
+@pytest.mark.parametrize(("first", "before"), [(0, 2), (2, 0)])
+def test_a_sequence_that_cannot_be_read_leaves_one_document(tmp_path, first, before):
+    (tmp_path / "t.jsonl").write_text('{"text": "a"}\n{"text": "b"}\n{"text": "c\n{"text": "d"}\n')
+    done = tokfmt("show", tmp_path / "t.jsonl", f"{first}:9", "--json", "--tokenizer", TOKENIZER, check=3)
+    document = json.loads(done.stdout)
+    assert [one["text"] for one in document.get("shown", ())] == ["a", "b"][:before]
+    assert document["error"]["exit_code"] == 3
+    assert document["error"]["offset"] == 28 + len('{"text": ')
 
 
 @pytest.mark.parametrize(

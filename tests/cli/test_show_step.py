@@ -167,21 +167,26 @@ def test_the_parts_of_ranks_are_the_batch():
         parts = [
             found(MIX, "--step", 1, "--batch-size", 8, "--rank", rank, "--world-size", world) for rank in range(world)
         ]
-        assert [one for part in parts for one in part["shown"]] == whole
+        assert [{**one, "rank": 0} for part in parts for one in part["shown"]] == whole
+        every = found(MIX, "--step", 1, "--batch-size", 8, "--world-size", world)
+        assert every["rank"] is None
+        assert every["shown"] == [one for part in parts for one in part["shown"]]
+        assert [one["rank"] for one in every["shown"]] == [k * world // 8 for k in range(8)]
 
 
 def test_one_sample_by_number_and_from_the_end():
     count = len(tokfmt.open(MIX))
-    assert found(MIX, "--sample", 5)["shown"] == found(MIX, "--step", 5, "--batch-size", 1)["shown"]
+    (alone,) = found(MIX, "--sample", 5)["shown"]
+    assert [{**alone, "rank": 0}] == found(MIX, "--step", 5, "--batch-size", 1)["shown"]
     assert found(MIX, "--sample", -1)["shown"][0]["sample"] == count - 1
 
 
-def test_passes_are_numbered():
+def test_epochs_are_numbered():
     count = len(tokfmt.open(MIX))
     epochs = {found(MIX, "--sample", k)["shown"][0]["epoch"] for k in range(count)}
     assert epochs == {0, 1}
     late = next(k for k in range(count) if found(MIX, "--sample", k)["shown"][0]["epoch"])
-    assert "drawn from pack, pass 2" in run(MIX, "--sample", late).stdout
+    assert "drawn from pack, epoch 1" in run(MIX, "--sample", late).stdout
 
 
 @pytest.fixture(scope="module")

@@ -424,7 +424,7 @@ def test_many_paths_are_linear(tmp_path):
     [
         ("tokens >= 2e3", True), ("tokens>=2_004", True), ("tokens > 2004", False), ("max_id < 50257", True),
         ("max_id<50256", False), ("duplicates.share < 1%", True), ("eos_id == 50256", True), ("dtype == uint16", True),
-        ("dtype != uint16", False), ("lengths.p50 = 16", True), ("empty.share < 0.01", False), ("tokens < 1Ki", False),
+        ("dtype != uint16", False), ("lengths.p50 = 16", True), ("empty.share < 0.01", False), ("tokens < 1Ki", False), ("tokens > 1B", False), ("bytes < 10MB", True),
         ("masked.share == null", True), ("packing.padded.samples > 1", False), ("total.tokens > 2k", True), ("dtype == 'uint16'", True), ("max_id != null", True), ("format != 5", True),
         ("eos_inferred == false", True), ("lengths.mean < 47.8", True),
     ],

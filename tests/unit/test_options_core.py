@@ -55,7 +55,17 @@ def test_options_that_do_not_exist(words, says):
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("1_000_000", 10**6), ("1e6", 10**6), ("10M", 10**7), ("4Ki", 4096), ("1,024", 1024), ("-3", -3), ("1.5k", 1500)],
+    [
+        ("1_000_000", 10**6),
+        ("1e6", 10**6),
+        ("10M", 10**7),
+        ("4Ki", 4096),
+        ("1,024", 1024),
+        ("-3", -3),
+        ("1.5k", 1500),
+        ("2B", 2 * 10**9),
+        ("1.5b", 15 * 10**8),
+    ],
 )
 def test_counts(text, value):
     assert parse_count(text) == value
@@ -66,6 +76,14 @@ def test_a_list_is_no_count(text):
     """`show PATH 0,1` is asked for two sequences: it never answers with sequence 1."""
     with pytest.raises(OptionError, match="is not a whole number"):
         parse_count(text)
+
+
+@pytest.mark.parametrize("text", ["1MB", "2kB", "8GiB", "4KiB", "BB"])
+def test_bytes_are_no_count_of_anything_else(text):
+    with pytest.raises(OptionError, match="is not a whole number"):
+        parse_count(text)
+    if text != "BB":
+        assert parse_count(text, of_bytes=True) == parse_count(text.removesuffix("B"))
 
 
 @pytest.mark.parametrize("text", ["1e400", "-1e400", "1e21", "9" * 5000, "1e20T", "-" + "9" * 22])

@@ -27,7 +27,7 @@ from tokfmt.wording import grouped, one_of, printable, shortened
 
 T = TypeVar("T")
 _SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
-_SUFFIXES |= {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+_SUFFIXES |= {"b": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 _TOO_LARGE = 10**21  # above 2^64, so that a seed or an ID that is too large has a message of its own
 _ROOM = 40  # characters of a value in a message
 _MOST = 1 << 1000  # a float holds any number below it
@@ -80,8 +80,12 @@ def option(default: T, text: str = "", *, minimum: int | None = None, maximum: i
     return field(default=default, metadata={"help": text, "minimum": minimum, "maximum": maximum})
 
 
-def parse_count(text: str) -> int:
-    """Parse a whole number: `1_000_000`, `1,000,000`, `1e6`, `10M`, `4Ki`.
+def parse_count(text: str, *, of_bytes: bool = False) -> int:
+    """Parse a whole number: `1_000_000`, `1,000,000`, `1e6`, `10M`, `4Ki`, `2B` (2e9).
+
+    Args:
+        text: The number.
+        of_bytes: It counts bytes: `B` at the end is their unit, as in `10MB`.
 
     Raises:
         OptionError: If it is not a whole number, or has more than 21 digits.
@@ -89,7 +93,9 @@ def parse_count(text: str) -> int:
     plain = text.strip().replace("_", "")
     if re.match(r"-?[1-9]\d{0,2}(,\d{3})+(?![\d,])", plain):  # `0,1` is a list, not the number 1.
         plain = plain.replace(",", "")
-    match = re.fullmatch(r"(-?\d+(?:\.\d+)?(?:[eE]\+?\d+)?)\s*([kmgt]i?)?b?", plain, re.IGNORECASE)
+    if of_bytes:
+        plain = plain.removesuffix("B")
+    match = re.fullmatch(r"(-?\d+(?:\.\d+)?(?:[eE]\+?\d+)?)\s*([kmgt]i?|b)?", plain, re.IGNORECASE)
     if match:
         try:
             value = float(match[1]) if re.search(r"[.eE]", match[1]) else int(match[1])

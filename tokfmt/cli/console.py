@@ -20,7 +20,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 _EVERY = 10.0  # seconds between plain lines
+_ITEM, _PIECE = 1 << 23, 1 << 19  # bytes of an item in memory, and characters that are printed at once
+_unended = list[str]()  # the name of the document whose list is being printed
 
 
 def note(text: object, place: str = "") -> None:
@@ -48,6 +50,52 @@ def document(name: str, facts: Mapping[str, object]) -> None:
     import json  # imported here to keep --help fast
 
     click.echo(json.dumps({"schema": f"tokfmt.{name}/1", **facts, **transferred()}, indent=2))
+
+
+def listed(
+    name: str, facts: Mapping[str, object], items: Iterable[Iterable[str]], ended: Callable[[], Mapping[str, object]]
+) -> None:
+    """Print the JSON document `tokfmt.NAME/1` whose list `shown` is read meanwhile.
+
+    An item that cannot be read is not printed. Its error is a document of its own if it is the first one; else it ends
+    this one (`ending`).
+
+    Args:
+        name: The name of the document.
+        facts: What stands before the list.
+        items: The text of each item, in pieces, of which memory holds a few.
+        ended: Returns what stands behind the list.
+    """
+    import json
+    from tempfile import SpooledTemporaryFile
+
+    before = json.dumps({"schema": f"tokfmt.{name}/1", **facts}, default=str, indent=2)[:-2] + ',\n  "shown": ['
+    for pieces in items:
+        with SpooledTemporaryFile(_ITEM, "w+", encoding="utf-8", newline="") as item:
+            item.writelines(pieces)
+            item.seek(0)
+            click.echo(before + "\n    ", nl=False)
+            before, _unended[:] = ",", [name]
+            while piece := item.read(_PIECE):
+                click.echo(piece, nl=False)
+    last = {**ended(), **transferred()}
+    click.echo(ending(last) if _unended else f"{before}{_ending(last, '')}")
+
+
+def ending(facts: Mapping[str, object]) -> str:
+    """Return the rest of a document whose list was printed in part; "" if there is none."""
+    if not _unended:
+        return ""
+    _unended.clear()
+    return _ending(facts, "\n  ")
+
+
+def _ending(facts: Mapping[str, object], space: str) -> str:
+    import json
+
+    return (
+        f"{space}]" + "".join(f",\n  {json.dumps(key)}: {json.dumps(facts[key], default=str)}" for key in facts) + "\n}"
+    )
 
 
 def transferred() -> dict[str, object]:

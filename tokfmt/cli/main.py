@@ -296,7 +296,8 @@ def _fail(message: str, code: int, words: list[str], facts: Mapping[str, Any]) -
 
         error = {"message": line, "exit_code": code, **facts}
         try:
-            click.echo(json.dumps({"schema": "tokfmt.error/1", "error": error}, default=str))
+            whole = json.dumps({"schema": "tokfmt.error/1", "error": error}, default=str)
+            click.echo(console.ending({"error": error}) or whole)
         except (console.ReaderGone, console.StdoutError):  # stderr has the line already
             console.silence()
     return code

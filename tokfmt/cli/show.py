@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tokfmt.cli.console import Watcher, document, note, terminal, transferred
+from tokfmt.cli.console import Watcher, document, listed, note, terminal
 from tokfmt.cli.parameters import PLACE, Command, Count, F, Grouped, common, examples, reading, requested, tokenizer
 from tokfmt.cli.show_step import Printing, origin_lines, show_step
 from tokfmt.cli.table import Table
@@ -73,11 +73,12 @@ class _Selecting(Command):
     "--limit",
     type=Count(0),
     metavar="N",
-    help="Sequences to print; 0: all (default: 10 of a search, else all). With --raw: fields per part (default: 12).",
+    help="Sequences to print; 0: all (default: all, and 10 of a search without --json). With --raw: fields per part "
+    "(default: 12).",
 )
 @_of_recipe("--step", Count(0), "S", "Step whose samples to print, from 0.")
 @_of_recipe("--batch-size", Count(1), "B", "Samples per step, over all ranks.")
-@_of_recipe("--rank", Count(0), "R", "Rank whose samples to print (default: all).")
+@_of_recipe("--rank", Count(0), "R", "Rank whose samples to print, from 0 (default: all).")
 @_of_recipe("--world-size", Count(1), "W", "Number of ranks.")
 @_of_recipe("--sample", Count(), "K", "Sample to print, with its sources.")
 @reading
@@ -94,7 +95,7 @@ def command(path: str, selection: str | None, **given: Any) -> None:
 
     For a recipe, --step and --sample print the parts of the sequences that the model reads.
     """
-    from tokfmt.commands.show.show import show, show_origins
+    from tokfmt.commands.show.show import SEARCHED, searches, show, show_origins
 
     only_ids, only_text, full = given.pop("only_ids"), given.pop("only_text"), given.pop("full")
     quiet, as_json = given.pop("quiet"), given.pop("as_json")
@@ -122,12 +123,15 @@ def command(path: str, selection: str | None, **given: Any) -> None:
     # on a terminal, a bar and the printed sequences would mix
     with Watcher(quiet=quiet or _terminal()) as watcher:
         how = {name: given[name] for name in ("tokenizer", "seed", "limit")}
+        if how["limit"] is None and not as_json and searches(selection):
+            how["limit"] = SEARCHED
         preview = (show_origins if origin else show)(
             requested((path,), given), selection, only_ids=only_ids, progress=watcher, **how
         )
         if as_json:
-            facts = {f.name: getattr(preview, f.name) for f in dataclasses.fields(preview)}
-            _write_json({name: fact for name, fact in facts.items() if name not in ("shown", "cut")}, preview.shown)
+            names = [f.name for f in dataclasses.fields(preview) if f.name not in ("shown", "cut")]
+            facts, ended = {name: getattr(preview, name) for name in names}, lambda: {"stopped_after": preview.cut()}
+            listed("show", facts, map(_as_json, preview.shown), ended)
             return
         print_preview(preview, only_ids=only_ids, only_text=only_text, quiet=quiet, full=full)
 
@@ -383,31 +387,24 @@ def _left(count: int | None, unit: str) -> str:
     return click.style(f" … ({many})", dim=True)
 
 
-def _write_json(facts: dict[str, Any], sequences: Iterator[Shown]) -> None:
-    """Print one JSON document while the sequences are read, so that memory holds only a part of a sequence."""
-    head = json.dumps({"schema": "tokfmt.show/1", **facts}, default=str, indent=2)
-    click.echo(head[:-2] + ',\n  "shown": [', nl=False)
-    count = 0
-    for count, shown in enumerate(sequences, 1):
-        own: dict[str, Any] = {"index": shown.index, "length": shown.length, "found": shown.found}
-        if shown.equal is not None:
-            own["equal"] = shown.equal.tolist()
-        if shown.origins is not None:
-            own["origins"] = [dataclasses.asdict(one) for one in shown.origins]
-        click.echo((",\n    " if count > 1 else "\n    ") + json.dumps(own)[:-1], nl=False)
-        click.echo(', "ids": ' + ("null" if shown.decoding.reader is None else "["), nl=False)
-        for k, tokens in enumerate(shown.tokens(0, shown.length)):
-            click.echo((", " if k else "") + ", ".join(tokens.astype(str).tolist()), nl=False)
-        click.echo("" if shown.decoding.reader is None else "]", nl=False)
-        if shown.record is None and shown.decoding.decoder is None:
-            click.echo(', "text": null}', nl=False)
-            continue
-        click.echo(', "text": "', nl=False)
-        for text in shown.texts([(0, shown.length)]):
-            click.echo(json.dumps(text)[1:-1], nl=False)
-        click.echo('"}', nl=False)
-    more = "".join(f",\n  {json.dumps(name)}: {json.dumps(value)}" for name, value in transferred().items())
-    click.echo(f"{chr(10) + '  ' if count else ''}]{more}\n}}")
+def _as_json(shown: Shown) -> Iterator[str]:
+    """Yield a sequence as a JSON object, of which memory holds only a part."""
+    own: dict[str, Any] = {"index": shown.index, "length": shown.length, "found": shown.found}
+    if shown.equal is not None:
+        own["equal"] = shown.equal.tolist()
+    if shown.origins is not None:
+        own["origins"] = [dataclasses.asdict(one) for one in shown.origins]
+    yield json.dumps(own)[:-1] + ', "ids": ' + ("null" if shown.decoding.reader is None else "[")
+    for k, tokens in enumerate(shown.tokens(0, shown.length)):
+        yield (", " if k else "") + ", ".join(tokens.astype(str).tolist())
+    yield "" if shown.decoding.reader is None else "]"
+    if shown.record is None and shown.decoding.decoder is None:
+        yield ', "text": null}'
+        return
+    yield ', "text": "'
+    for text in shown.texts([(0, shown.length)]):
+        yield json.dumps(text)[1:-1]
+    yield '"}'
 
 
 # --samples: input_ids, mask and labels in rows of a grid

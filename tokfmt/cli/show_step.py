@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 import sys
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from tokfmt.cli.console import note
+from tokfmt.cli.console import listed, note
 from tokfmt.wording import counted, printable, shortened, visible
 
 if TYPE_CHECKING:
@@ -64,7 +65,10 @@ def show_step(path: str, selection: str | None, asked: dict[str, Any], given: di
     if how.only_text and not found.has_text:
         raise click.UsageError("--text needs a tokenizer. Add --tokenizer")
     if how.as_json:
-        _as_json(found)
+        facts = {
+            f.name: getattr(found, f.name) for f in dataclasses.fields(found) if f.name not in ("shown", "has_text")
+        }
+        listed("show-step", facts, map(_as_json, found.shown), dict)
         return
     terminal = sys.stdout.isatty() and not how.full
     limit = given["limit"] if given["limit"] is not None else _SAMPLES if terminal else 0
@@ -84,7 +88,7 @@ def _print(found: Step, how: Printing, limit: int, *, terminal: bool) -> None:
             for part in drawn.parts:
                 click.echo(" ".join(map(str, part.ids.tolist())) if how.only_ids else part.text)
             continue
-        click.echo(("\n" if number else "") + _title(drawn))
+        click.echo(("\n" if number else "") + _title(drawn, of_several=found.world_size > 1))
         for part in drawn.parts:
             color = colors.setdefault(part.source, _COLORS[len(colors) % len(_COLORS)])
             click.echo(_line(part, color))
@@ -99,45 +103,34 @@ def _print(found: Step, how: Printing, limit: int, *, terminal: bool) -> None:
         note(f"{left:,} more samples in this step; --limit 0 shows all")
 
 
-def _as_json(found: Step) -> None:
-    """Print one JSON document while the samples are read."""
-    import dataclasses
-
-    facts = {f.name: getattr(found, f.name) for f in dataclasses.fields(found) if f.name not in ("shown", "has_text")}
-    head = json.dumps({"schema": "tokfmt.show-step/1", **facts}, indent=2)
-    click.echo(head[:-2] + ',\n  "shown": [', nl=False)
-    for number, drawn in enumerate(found.shown):
-        sample: dict[str, Any] = {
-            "sample": drawn.sample,
-            "drawn_from": drawn.drawn_from or None,
-            "epoch": drawn.epoch,
-            "padding": drawn.padding,
-            "parts": [
-                {f.name: getattr(part, f.name) for f in dataclasses.fields(part)}
-                | {"ids": part.ids.tolist(), "origins": [dataclasses.asdict(one) for one in part.origins]}
-                for part in drawn.parts
-            ],
-        }
-        click.echo(("," if number else "") + "\n    " + json.dumps(sample), nl=False)
-    click.echo("\n  ]\n}")
+def _as_json(drawn: StepSample) -> Iterator[str]:
+    """Yield a sample as a JSON object, part by part."""
+    facts = {"sample": drawn.sample, "rank": drawn.rank, "drawn_from": drawn.drawn_from or None}
+    yield json.dumps({**facts, "epoch": drawn.epoch, "padding": drawn.padding})[:-1] + ', "parts": ['
+    for number, part in enumerate(drawn.parts):
+        own = {f.name: getattr(part, f.name) for f in dataclasses.fields(part)}
+        origins = [dataclasses.asdict(one) for one in part.origins]
+        yield (", " if number else "") + json.dumps({**own, "ids": part.ids.tolist(), "origins": origins})
+    yield "]}"
 
 
 def _heading(found: Step) -> str:
     what = f"{printable(found.path)}: recipe: {counted(found.samples, 'sample')} of {counted(found.seq_len, 'token')}"
     if found.step is None:
         return what
-    of_rank = f", rank {found.rank} of {found.world_size}" if found.world_size > 1 else ""
+    which = "all" if found.rank is None else f"rank {found.rank} of"
+    of_rank = f", {which} {found.world_size}{' ranks' if found.rank is None else ''}" if found.world_size > 1 else ""
     one = found.last - found.first == 1
     samples = f"sample {found.first:,}" if one else f"samples {found.first:,} to {found.last - 1:,}"
     return f"{what}; step {found.step:,} of batches of {found.batch_size:,}{of_rank}: {samples}"
 
 
-def _title(drawn: StepSample) -> str:
-    facts = []
+def _title(drawn: StepSample, *, of_several: bool) -> str:
+    facts = [f"rank {drawn.rank}"] if of_several else []
     if drawn.drawn_from:
         facts.append(f"drawn from {drawn.drawn_from}")
     if drawn.epoch:
-        facts.append(f"pass {drawn.epoch + 1:,}")
+        facts.append(f"epoch {drawn.epoch:,}")
     return click.style(f"#{drawn.sample}", bold=True) + click.style(f"  {', '.join(facts)}" if facts else "", dim=True)
 
 

@@ -26,7 +26,7 @@ def row_title(view: View, port: RowSource, row: int) -> str:
 def shares_words(parts: RowParts, room: int) -> str:
     """Return the share of each source in a row, as far as there is room; the pass if it is not the first."""
     words = [f" · {printable(name)} {share:.0%}" for name, share in parts.shares]
-    words += [f" · pass {parts.epoch + 1:,}"] if parts.epoch else []
+    words += [f" · epoch {parts.epoch:,}"] if parts.epoch else []
     found = ""
     for word in words:
         if len(found) + len(word) <= room:

@@ -145,6 +145,7 @@ class DiffReport:
         first: The first difference; None without one, or if the order is ignored.
         differences: The first differences, up to the limit.
         surplus: What A has more of, and what B has more of, if the order is ignored; else None.
+        more: The number of differences beyond those that `differences` or `surplus` list.
         complete: True if `counts` has the minimum number of moved sequences. False if so many sequences are equal that
             only some pairs of them were compared.
     """
@@ -159,6 +160,7 @@ class DiffReport:
     first: FirstDifference | None
     differences: list[Difference]
     surplus: tuple[Surplus, Surplus] | None
+    more: int = 0
     complete: bool = True
 
     def _repr_html_(self) -> str:
@@ -390,6 +392,7 @@ def _ordered(both: OpenedPair, limit: int, workers: Workers, progress: Progress)
         first=_first(both, listed[0], workers) if listed else None,
         differences=listed[:limit],
         surplus=None,
+        more=sum(alignment.differing.values()) - len(listed[:limit]),
         complete=alignment.exact,
     )
 
@@ -461,4 +464,5 @@ def _unordered(both: OpenedPair, limit: int, workers: Workers, progress: Progres
         first=None,
         differences=[],
         surplus=(more_a, more_b),
+        more=sum(one.count - len(one.examples) for one in (more_a, more_b)),
     )

@@ -57,7 +57,7 @@ DEFAULT = 5
 """Sequences shown without a selection."""
 
 SEARCHED = 10
-"""Sequences shown by a search without a limit."""
+"""Sequences that the command line prints of a search without --limit."""
 
 SAMPLES = 2
 """Samples shown without a selection."""
@@ -148,7 +148,7 @@ def show(
         tokenizer: The name, directory or tokenizer.json of a tokenizer; it decodes IDs and encodes text (default: that
             of the manifest, for IDs).
         seed: The seed of `random:5`. It chooses the same numbers for every dataset with the same number of sequences.
-        limit: The maximum number of sequences; 0 for all. Default: ten for a query, all for any other selection.
+        limit: The maximum number of sequences; None or 0 for all.
         only_ids: The text of IDs is not needed. The tokenizer of the manifest is then loaded only to search text.
         progress: Receives the progress of a search.
 
@@ -177,7 +177,7 @@ def show(
         groups = groups_in(request, handle, watched)
         equal = dict(zip(groups.first.tolist(), np.split(groups.members, groups.offsets[1:])[:-1], strict=True))
         source = source._replace(notes=(*source.notes, *_about(groups)))
-        numbers, limit = lambda _: iter(equal), SEARCHED if limit is None else limit
+        numbers = lambda _: iter(equal)  # noqa: E731
     if isinstance(reader, RecordReader) and reader.info.is_text and tokenizer is None:
         return _of_texts(source, reader, numbers, query, (limit, most), equal, watched)
     if not only_ids or isinstance(query, TextQuery):
@@ -286,7 +286,12 @@ class _Kept(Generic[T]):
 
 
 def _kept(chosen: Iterator[T], limit: int | None, query: Query | None) -> _Kept[T]:
-    return _Kept(chosen, limit if limit is not None or query is None else SEARCHED, query is not None)
+    return _Kept(chosen, limit, query is not None)
+
+
+def searches(selection: str | None) -> bool:
+    """Return whether a selection looks for sequences, instead of naming them."""
+    return _is_of_groups(selection) or _query(selection) is not None
 
 
 def _query(selection: str | None) -> Query | None:

@@ -66,6 +66,7 @@ class StepSample:
 
     Attributes:
         sample: The number of the sample in the recipe.
+        rank: The rank that reads it in this step; None if one sample was requested.
         drawn_from: The source that the sample is drawn from by weight; "" if the recipe joins all sources to one list.
         epoch: The pass over that source, from 0.
         padding: The number of padding positions.
@@ -73,6 +74,7 @@ class StepSample:
     """
 
     sample: int
+    rank: int | None
     drawn_from: str
     epoch: int
     padding: int
@@ -90,7 +92,7 @@ class Step:
         samples: The number of samples of the recipe.
         step: The step; None if one sample was requested.
         batch_size: The number of samples per global batch; None if one sample was requested.
-        rank: The rank whose part of the batch is shown.
+        rank: The rank whose part of the batch is shown; None: all ranks.
         world_size: The number of ranks.
         first, last: The samples `first <= k < last`.
         notes: Sentences on what tokfmt inferred, and on defects.
@@ -104,7 +106,7 @@ class Step:
     samples: int
     step: int | None
     batch_size: int | None
-    rank: int
+    rank: int | None
     world_size: int
     first: int
     last: int
@@ -119,7 +121,7 @@ def show_step(
     step: int | None = None,
     batch_size: int | None = None,
     sample: int | None = None,
-    rank: int = 0,
+    rank: int | None = None,
     world_size: int = 1,
     tokenizer: str | None = None,
     format: str | None = None,  # noqa: A002 - the word users know
@@ -136,7 +138,7 @@ def show_step(
         step: The step, from 0; requires `batch_size`.
         batch_size: The number of samples per global batch.
         sample: A sample number instead of a step; a negative number counts from the end.
-        rank: The rank whose part of the batch is shown.
+        rank: The rank whose part of the batch is shown (default: all).
         world_size: The number of ranks.
         tokenizer: The name, directory or tokenizer.json of a tokenizer that decodes the IDs (default: that of the
             manifests of all sources).
@@ -164,12 +166,13 @@ def show_step(
             f"{printable(path)}: is not a recipe of samples, so it has no steps. `tokfmt recipe --seq-len N` writes one"
         )
     if step is not None and batch_size is not None:
-        origins: Sequence[Where] = reader.where_at(step, batch_size, rank, world_size)
+        ranks: Sequence[int | None] = range(world_size) if rank is None else [rank]
+        drawn = [(k, where) for k in ranks for where in reader.where_at(step, batch_size, k or 0, world_size)]
     else:
         number = sample or 0
         if not -len(reader) <= number < len(reader):
             raise OptionError(f"--sample {number}: {printable(path)} has samples 0 to {len(reader) - 1:,}")
-        origins = [reader.where(number)]
+        drawn = [(None, reader.where(number))]
     if not only_ids:
         source, handle = with_tokenizer(source, request, handle)
     decoder = handle.decoder() if handle is not None else None
@@ -183,19 +186,20 @@ def show_step(
         batch_size,
         rank,
         world_size,
-        origins[0].sample,
-        origins[-1].sample + 1,
+        drawn[0][1].sample,
+        drawn[-1][1].sample + 1,
         source.notes,
         decoder is not None,
-        (_drawn(reader, where, decoding, ledgers) for where in origins),
+        (_drawn(reader, k, where, decoding, ledgers) for k, where in drawn),
     )
 
 
-def _drawn(reader: Samples, where: Where, decoding: Decoding, ledgers: Ledgers) -> StepSample:
+def _drawn(reader: Samples, rank: int | None, where: Where, decoding: Decoding, ledgers: Ledgers) -> StepSample:
     spans = list(traced(reader, where.sample))
     length = sum(part.span.stop - part.span.start for part in spans)
     return StepSample(
         where.sample,
+        rank,
         where.source,
         where.epoch,
         max(0, reader.seq_len - length),

@@ -554,7 +554,7 @@ def parse_expectation(text: str) -> Expectation:
     total = name.startswith(_TOTAL)
     key = checked_key(name.removeprefix(_TOTAL).replace("-", "_"))
     sign = "==" if sign == "=" else sign
-    parsed, problem = _value(value, _kinds()[key])
+    parsed, problem = _value(value, _kinds()[key], of_bytes="bytes" in key.split("."))
     if not problem and sign not in ("==", "!=") and (isinstance(parsed, (str, bool)) or parsed is None):
         problem = f"{sign} compares numbers (found {worded(parsed) if parsed is not None else 'null'})"
     if problem:
@@ -562,7 +562,7 @@ def parse_expectation(text: str) -> Expectation:
     return Expectation(key, sign, parsed, total, " ".join(text.split()))
 
 
-def _value(text: str, kind: type) -> tuple[Scalar, str]:
+def _value(text: str, kind: type, *, of_bytes: bool) -> tuple[Scalar, str]:
     """Return a value of the given type, or None for null; and the problem with the text, "" without one."""
     plain = text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
     word = _WORDS.get(plain.lower(), plain)
@@ -573,7 +573,7 @@ def _value(text: str, kind: type) -> tuple[Scalar, str]:
     if kind is bool:
         return None, f"{plain!r} is neither true nor false"
     try:
-        return parse_count(plain), ""
+        return parse_count(plain, of_bytes=of_bytes), ""
     except OptionError:
         pass
     try:
