@@ -19,8 +19,7 @@
   null.
 - `xxh3_128` of a file is the hash that `xxhsum -H128` prints. For a dataset of several files (`Format.files`) it is the
   hash of lines `relative-path size digest`, sorted by path. The paths are relative to the directory of the dataset, or
-  to the directory of the file that was named. It is null for large sources in stores, and for large
-  ones of a recipe or of a selection.
+  to the directory of the file that was named. It is null for sources that are large in all.
 - `sources` lists a recipe, and then the datasets that it names.
 - `tokenizer` is null unless all IDs are known to be its own. It has the `name` that the user gave, and as `gaps` the
   numbers below its largest ID that it leaves out. A tokenizer of this machine also has its `path`, relative to the

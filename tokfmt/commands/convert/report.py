@@ -450,8 +450,7 @@ def manifests(
             path: fingerprint(publisher.path, written_files(format_, publisher.path), jobs)
             for path, publisher in publishers.items()
         }
-    is_read_whole = facts["select"] is None and done.recipe is None
-    described = _described(sources, progress, jobs, {} if done.partial else stated or {}, read_whole=is_read_whole)
+    described = _described(sources, progress, jobs, {} if done.partial else stated or {})
     made = {}
     for path in publishers:
         part = done if len(publishers) == 1 else _part(done, path)
@@ -469,12 +468,7 @@ def with_objects(manifest: bytes, objects: Sequence[Mapping[str, Any]]) -> bytes
 
 
 def _described(
-    sources: Sequence[SourceFiles],
-    progress: Progress,
-    jobs: int,
-    stated: Mapping[Place, Manifest],
-    *,
-    read_whole: bool,
+    sources: Sequence[SourceFiles], progress: Progress, jobs: int, stated: Mapping[Place, Manifest]
 ) -> dict[str, object]:
     """Return path, format, size and checksum of each source, and only sums of those beyond the first 20,000.
 
@@ -483,20 +477,16 @@ def _described(
         progress: Receives the number of sources that are done.
         jobs: Number of files that are read at a time for checksums.
         stated: The manifests that checksums are compared with.
-        read_whole: The conversion read the sources from end to end. A slice or a recipe may take little of terabytes,
-            so large sources of one are not read for their checksums.
     """
     import xxhash
 
     listed, more, total, count = list[dict[str, Any]](), xxhash.xxh3_128(), 0, 0
-    again = [file for dataset in sources for file in dataset.files if not (read_whole and file.is_local)]
-    is_little = extent(again)["bytes"] <= LITTLE
+    is_little = extent([file for dataset in sources for file in dataset.files])["bytes"] <= LITTLE
     for number, dataset in enumerate(sources):
-        reads = is_little or (read_whole and dataset.path.is_local)
-        facts = fingerprint(dataset.path, dataset.files, jobs, dataset.opened) if reads else extent(dataset.files)
+        facts = fingerprint(dataset.path, dataset.files, jobs, dataset.opened) if is_little else extent(dataset.files)
         progress.advance(1)
         manifest = stated.get(dataset.path)
-        if reads and manifest is not None and (wrong := checksum_contradiction(dataset.path, manifest, facts)):
+        if is_little and manifest is not None and (wrong := checksum_contradiction(dataset.path, manifest, facts)):
             raise wrong
         if number < _LISTED_SOURCES:
             listed.append({"path": str(dataset.path), "format": dataset.format.name, **facts})
