@@ -167,6 +167,51 @@ def test_masks_are_packed_with_their_tokens(kind, pack, labels, mix):
     assert view.info.loss_masks
 
 
+def some_cut(path, kind):
+    """Rows of which every third lacks the separator, as if it were cut; and the documents: what is added is masked."""
+    documents = [[*one[:-1], (EOS, 0)] if k % 3 == 0 else one for k, one in enumerate(made(3, 30))]
+    rows = [one[:-1] if k % 3 == 0 else one for k, one in enumerate(documents)]
+    columns = {
+        "input_ids": [[token for token, _ in row] for row in rows],
+        "labels": [[token if mark else -100 for token, mark in row] for row in rows],
+    }
+    if kind == "parquet":
+        pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        pq.write_table(pa.table(columns), path / "cut.parquet")
+        return path / "cut.parquet", documents
+    lines = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    (path / "cut.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return path / "cut.jsonl", documents
+
+
+@pytest.mark.parametrize("pack", ["stream", "document", "bestfit"])
+@pytest.mark.parametrize("kind", ["parquet", "labels"])
+def test_a_separator_that_cut_documents_lack_is_added_and_does_not_count(kind, pack, tmp_path):
+    path, documents = some_cut(tmp_path, kind)
+    source = {"path": path, "eos": EOS}
+    assert samples(tokfmt.recipe([source], seq_len=16, pack=pack, to_eos=EOS)) == packed(documents, pack, 16, "next")
+    chosen = tokfmt.recipe([{**source, "select": "4:20"}], seq_len=16, pack=pack, labels="same", to_eos=EOS)
+    assert samples(chosen) == packed(documents[4:20], pack, 16, "same")
+    passes = tokfmt.recipe([{**source, "epochs": 2}], seq_len=16, pack="document", to_eos=EOS)
+    assert samples(passes) == packed(documents, "document", 16, "next") * 2
+
+
+@pytest.mark.parametrize("kind", ["parquet", "labels"])
+def test_documents_of_a_recipe_that_are_cut_have_separators_that_do_not_count(kind, tmp_path):
+    path, documents = some_cut(tmp_path, kind)
+    source = f'tokfmt = 1\nto_eos = {EOS}\n[[source]]\npath = "{path.name}"\neos = {EOS}\n'
+    (tmp_path / "mix.toml").write_text(source)
+    (tmp_path / "outer.toml").write_text(f'tokfmt = 1\nto_eos = {EOS}\n[[source]]\npath = "mix.toml"\n')
+    for recipe, words in (("mix.toml", {}), ("mix.toml", {"shuffle": 3}), ("outer.toml", {})):
+        out = tmp_path / f"{recipe}{len(words)}.ds"
+        tokfmt.convert(tmp_path / recipe, out, verify=True, **words)
+        ids, marks = np.fromfile(out, "<u2"), np.fromfile(f"{out}.loss", "u1")
+        found = list(zip(ids.tolist(), marks.tolist(), strict=True))
+        parts = np.split(np.array(found), np.flatnonzero(ids == EOS)[:-1] + 1)
+        assert sorted(list(map(tuple, part.tolist())) for part in parts) == sorted(documents)
+    assert samples(tokfmt.recipe([tmp_path / "outer.toml"], seq_len=16, to_eos=EOS)) == wrapped(documents, 16, "next")
+
+
 documents_of_pairs = st.lists(
     st.lists(st.tuples(st.integers(1, 9), st.integers(0, 1)), max_size=9), min_size=1, max_size=8
 )

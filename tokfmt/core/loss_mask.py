@@ -3,6 +3,7 @@
     TARGET      1  the token counts as a target: mask[i] describes token i itself
     MASKED_END  2  the separator after it, which was removed, does not count
     BEGINS      4  a document begins with it, in rows that hold several documents
+    UNENDED    16  a separator after it is lacking, as others of the source have one, and does not count if it is added
 
 Formats that store a mask of *labels* describe, at each token, the next token. `beside_samples` shifts their masks by
 one. The separator of an empty sequence has no token before it that could be marked, so it counts. One that is added
@@ -38,7 +39,7 @@ from tokfmt.core.reader import TokenReader
 from tokfmt.errors import ConversionError, UnsupportedError
 from tokfmt.files.place import Place
 
-TARGET, MASKED_END, BEGINS = 1, 2, 4
+TARGET, MASKED_END, BEGINS, UNENDED = 1, 2, 4, 16  # 8 is `model.rows.OTHER`
 IGNORED = -100
 """The label that losses of PyTorch ignore."""
 
@@ -94,7 +95,7 @@ def which_of(names: Iterable[str]) -> str:
 
 
 def separated(marks: Marks, plain: Flags) -> Marks:
-    """Return marks with separators inserted. A separator counts unless the token before it has MASKED_END.
+    """Return marks with separators inserted. It counts unless the token before it has MASKED_END or UNENDED.
 
     Args:
         marks: uint8[tokens].
@@ -102,9 +103,9 @@ def separated(marks: Marks, plain: Flags) -> Marks:
     """
     found = np.full(len(plain), TARGET, np.uint8)
     found[plain] = marks
-    masked = plain[:-1] & ~plain[1:] & (found[:-1] & MASKED_END != 0)
+    masked = plain[:-1] & ~plain[1:] & (found[:-1] & (MASKED_END | UNENDED) != 0)
     found[1:][masked] = 0
-    return found & ~np.uint8(MASKED_END)
+    return found & ~np.uint8(MASKED_END | UNENDED)
 
 
 def beside_samples(reader: TokenReader, start: int, stop: int) -> Marks:

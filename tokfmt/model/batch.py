@@ -29,7 +29,7 @@ from tokfmt.wording import counted
 AFTER, LEAD, BEFORE = 1, 2, 4
 SEP = AFTER | BEFORE
 """The bits of a closed sequence."""
-TARGET, MASKED_END = np.uint8(loss_mask.TARGET), np.uint8(loss_mask.MASKED_END)
+TARGET, MASKED_END, UNENDED = (np.uint8(bit) for bit in (loss_mask.TARGET, loss_mask.MASKED_END, loss_mask.UNENDED))
 """Bits of a mark: the token counts in the loss; the separator behind it, which is not stored, does not."""
 
 Sides = NDArray[np.uint8]
@@ -221,7 +221,7 @@ class Batch:
             return marks
         out = np.full(len(placed.plain), TARGET)
         full = separator & (lengths > 0)
-        counts = marks[np.cumsum(lengths)[full] - 1] & MASKED_END == 0
+        counts = marks[np.cumsum(lengths)[full] - 1] & (MASKED_END | UNENDED) == 0
         out[placed.separators[lengths[separator] > 0]] = counts & (not self.lacking)
         for flags, bits, places in ((separator, SEP, placed.separators), (lead, LEAD, placed.leads)):
             had = self.beside[flags] & bits != 0

@@ -19,7 +19,7 @@ from tokfmt.core.findings import ignore
 from tokfmt.core.ragged import Ragged, Tokens, offsets_of
 from tokfmt.core.reader import U8, U64, WINDOW, Axis, Info, Layout, Piece, Separators, TokenReader, check_interval
 from tokfmt.files.place import Place
-from tokfmt.model.batch import AFTER, BEFORE, MASKED_END, SEP, Batch, Boundaries
+from tokfmt.model.batch import AFTER, BEFORE, MASKED_END, SEP, UNENDED, Batch, Boundaries
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.gap import Gap
 from tokfmt.model.laid import Laid, changed
@@ -246,11 +246,11 @@ class ContentReader(_Reader):
 
     def _marks(self, batch: Batch, window: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """See `_Reader._marks`. The last token of a sequence has the mark of its separator."""
-        found = super()._marks(batch, window)
+        found, ends = super()._marks(batch, window).copy(), np.cumsum(batch.stops - batch.starts) - 1
         closed = np.flatnonzero((batch.beside & AFTER != 0) & (batch.stops > batch.starts))
-        masked = closed[window[batch.stops[closed]] & 1 == 0]
-        found = found.copy()
-        found[np.cumsum(batch.stops - batch.starts)[masked] - 1] |= MASKED_END
+        found[ends[closed[window[batch.stops[closed]] & 1 == 0]]] |= MASKED_END
+        if batch.lacking:
+            found[ends[(batch.beside & SEP == 0) & (batch.stops > batch.starts)]] |= UNENDED
         return found
 
 

@@ -32,7 +32,7 @@ from tokfmt.commands.check.doubled import Doubled, doubled_in
 from tokfmt.commands.compare.alignment import Step, Stretch, aligned, check_room, surpluses
 from tokfmt.commands.compare.fingerprint import AxisSide, Fingerprints, Side, empty_fingerprint, hands, read_records
 from tokfmt.core.findings import Finding
-from tokfmt.core.loss_mask import MASKED_END, TARGET
+from tokfmt.core.loss_mask import MASKED_END, TARGET, UNENDED
 from tokfmt.core.losses import READS
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import Layout, Separators, TokenReader, largest_id, windows
@@ -331,7 +331,7 @@ class Counted:
         counted = marks & TARGET != 0
         if self.separated:
             ends = bounds[1:][(bounds[1:] > start) & (bounds[1:] <= stop)] - 1 - start
-            counted[ends] |= marks[ends] & MASKED_END == 0
+            counted[ends] |= marks[ends] & (MASKED_END | UNENDED) == 0
         at = np.flatnonzero(counted) + start
         self.counts[first + np.unique(np.searchsorted(bounds, at, side="right")) - 1] = True
 
