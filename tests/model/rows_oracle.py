@@ -110,6 +110,11 @@ def read(ids, columns, choice=None, eos_id=None, *, is_own=False, pairs=False):
         dividing = ["attention_mask"] * bool(begins)
     bounds = spans(sorted(begins), size)
 
+    pairs_of_content = list(itertools.pairwise(content))
+    columns_of_positions = [there[name] for name in POSITIONS if name in there]
+    steps = [(b - a, one[b] - one[a], one[b]) for one in columns_of_positions for a, b in pairs_of_content]
+    jumps = sum(step > distance and position != 0 for distance, step, position in steps)
+
     ended = set()
     positions = next((there[name] for name in POSITIONS if name in there), None)
     labels = there.get("labels")
@@ -136,7 +141,7 @@ def read(ids, columns, choice=None, eos_id=None, *, is_own=False, pairs=False):
         segments = there.get("targets_segmentation", [1] * size)
         masked = masked_by(ids, there["targets"], segments, excluded, bounds)
 
-    documents, left = [], {"padding": 0, "ended": len(ended), "fill": 0, "inside": 0}
+    documents, left = [], {"padding": 0, "ended": len(ended), "fill": 0, "inside": 0, "jumps": jumps}
     for start, stop in bounds:
         rest = [k for k in range(start, stop) if not excluded[k] and k not in ended]
         if dividing and has_marks and rest and ids[rest[-1]] == eos_id and not is_own:

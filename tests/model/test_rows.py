@@ -96,7 +96,11 @@ def as_columns(rows, names):
 @given(datasets())
 def test_any_rows_are_read_as_lists_say(dataset):
     rows, names, how = dataset
-    expected, wrong, facts = [], set(), dict.fromkeys(("padding", "ended", "fill", "inside", "masked", "divided"), 0)
+    expected, wrong, facts = (
+        [],
+        set(),
+        dict.fromkeys(("padding", "ended", "fill", "inside", "masked", "jumps", "divided"), 0),
+    )
     for number, (ids, columns) in enumerate(rows):
         try:
             read_, left = read(ids, columns, how.choice, how.eos_id, is_own=how.is_own, pairs=how.pairs)

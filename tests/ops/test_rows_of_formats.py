@@ -127,7 +127,7 @@ CASES = {
 
 def expected_of(columns):
     """Return the documents, their labels, and what is left out, by the oracle of plain lists."""
-    found, facts = [], dict.fromkeys(("padding", "ended", "fill", "inside", "divided"), 0)
+    found, facts = [], dict.fromkeys(("padding", "ended", "fill", "inside", "masked", "jumps", "divided"), 0)
     beside = [name for name in columns if name != "input_ids"]
     for k, ids in enumerate(columns["input_ids"]):
         documents, left = read(ids, {name: columns[name][k] for name in beside})
@@ -159,6 +159,9 @@ def test_rows_mean_the_same_in_every_format(write, case, tmp_path):
             number = "1 row" if (name, facts[name]) == ("divided", 1) else f"{facts[name]} "
             assert any(note.startswith(number) and words in note for note in dataset.notes) == bool(facts[name])
         assert tokfmt.info(source).padding == facts["padding"] + facts["ended"] + facts["fill"]
+    numbers = {"rows": len(columns["input_ids"]), **{name: number for name, number in facts.items() if number}}
+    for found in (tokfmt.stats(source, eos="none").datasets[0], *([tokfmt.info(source)] if write in SCANNED else [])):
+        assert {name: number for name, number in found.columns.items() if "." not in name} == numbers
 
 
 PADDED = [[11, 12, 3, 0, 21, 3, 0, 0], [31, 32, 33, 3, 0, 41, 42, 3], [51, 52, 9, 53, 3, 61, 3, 0]]

@@ -147,7 +147,7 @@ def _of_shares(found: Statistics) -> list[tuple[str, str]]:
             known = f"{separator_words(found.eos_id, found.eos_from, found.eos_seen)}{stored}"
         rows.append(("separator", known))
     for name, share in (("padding", found.padding), ("masked", found.masked)):
-        if share is not None:
+        if share is not None and (share.count or name == "masked" or not found.columns):
             rows.append((name, f"{counted(share.count, 'position')} ({_percent(share.share)})"))
     return rows
 

@@ -80,6 +80,7 @@ class Overview:
         samples: The number of samples of one length that the dataset is stored in; None without such samples.
         sample_length: Tokens per sample; None without samples of one length.
         padding: The number of stored positions that hold padding; None if they were not counted.
+        columns: What the columns beside token IDs state, in numbers by name; None if they were not counted.
         dtype: The dtype of the token IDs; None for records.
         max_id: The largest token ID, which may be the separator; None if no ID is known.
         max_id_from: "dataset", "manifest", or "N tokens" for the first tokens that were read; "" if no ID is known.
@@ -110,6 +111,7 @@ class Overview:
     samples: int | None
     sample_length: int | None
     padding: int | None
+    columns: Mapping[str, int] | None
     dtype: str | None
     max_id: int | None
     max_id_from: str
@@ -213,6 +215,7 @@ def _of_records(source: Source, records: RecordReader, manifest: Manifest) -> di
         "samples": None,
         "sample_length": None,
         "padding": None,
+        "columns": None,
         "dtype": None,
         "max_id": top,
         "max_id_from": "" if top is None else "manifest",
@@ -256,6 +259,7 @@ def _of_tokens(source: Source, stored: TokenReader, request: SourceRequest, mani
         "counts_from": "dataset" if counts else "manifest" if stated else "",
         "stored_tokens": about.beginning_of if about.beginning else about.tokens - made,
         **_samples(stored),
+        "columns": about.columns,
         "dtype": str(about.dtype),
         "max_id": top,
         "max_id_from": top_from,

@@ -123,6 +123,7 @@ class Info:
         first_nonstandard: Number of the first of these samples; -1 without one.
         loss_masks: Description of loss masks beside the tokens, which few formats can store; "" without any.
         segmented: Rows hold several documents, and the dataset states where each begins, without separators.
+        columns: What the columns beside token IDs state, in the numbers of `model.rows.RowFacts`.
         inner: For each index whose documents hold several sequences, such as sentences: where it states them.
         fields: Names of the columns of a table, those that are not read too; empty for other datasets.
         extras: Facts specific to the format (variant, byte order, width ...), for display.
@@ -156,6 +157,7 @@ class Info:
     first_nonstandard: int = -1
     loss_masks: str = ""
     segmented: bool = False
+    columns: Mapping[str, int] = field(default_factory=dict)
     inner: tuple[Inner, ...] = ()
     fields: tuple[str, ...] = ()
     extras: Mapping[str, object] = field(default_factory=dict)

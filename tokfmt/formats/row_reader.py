@@ -698,6 +698,7 @@ class StoredReader(RowsReader):
             separators=info.separators if is_stream else Separators.TRAILING,
             nonstandard_masks=None if info.loss_masks or not odd[0] else odd[0],
             first_nonstandard=-1 if info.loss_masks else odd[1],
+            columns=self.facts.numbers(),
             notes=(*info.notes, *self.facts.notes()),
             damage=(*info.damage, *damage),
         )

@@ -23,7 +23,7 @@ states no rule of its own.
                                                               other ID, and nothing else divides it
     another number in attention or segments                 a document begins
     a position of 0                                         a document begins
-    a position that is higher by more than 1                nothing (PoSE, multimodal positions)
+    a position that is higher by more than its distance     nothing (PoSE, multimodal positions)
     a position that is lower or equal, and not 0            a contradiction
     positions of 0 and labels of -100, one ID, at the end   padding, unless tokfmt wrote the row
     k separators at the end of a document that its row      the last k - 1 are fill, and are left out, if the separator
@@ -171,7 +171,7 @@ class RowFacts(NamedTuple):
         fill: Likewise, repeated separators that do not count.
         inside: The number of excluded IDs inside of documents, which are content that does not count in the loss.
         masked: The number of IDs that do not count in the loss because targets do not have them as labels.
-        jumps: The number of positions that are higher by more than 1 than those before them.
+        jumps: The number of positions that are higher than those before them by more than their distance.
         excluding: The number of IDs that are excluded, by the name of the column.
         lacking: The number of rows without a value, by the name of the column.
     """
@@ -735,7 +735,8 @@ def _begins(rows: _Rows, columns: Mapping[str, Column], parts: _Parts, report: R
             other = ~begins[1:] & (position[1:] != position[:-1] + 1)
             if other.any():
                 lower = position[1:] <= position[:-1]
-                jumps += _count(other & ~lower)
+                step = 1 if parts.content is None else np.diff(parts.content)
+                jumps += _count(other & ~lower & (np.diff(position) > step))
                 for at, first in first_in_rows(rows.offsets, spread(np.append(False, other & lower))):
                     before = int(rows.values[name][first - 1])
                     problem = f"has {name} that neither go on nor begin again at 0"

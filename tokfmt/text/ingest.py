@@ -509,9 +509,10 @@ class ShardReader(TokenReader):
             at += len(lengths)
         np.cumsum(self._offsets, out=self._offsets)
         top = max((shard.max_id for shard in self.shards), default=-1)
-        notes = RowFacts.of(self.skipped.columns).notes()
+        columns, total = self.skipped.columns, int(self._offsets[-1])
+        notes = RowFacts.of(columns).notes()
         self.info = Info(
-            Layout.DOCUMENTS, U32, count, int(self._offsets[-1]), max_id=top, loss_masks=masks, notes=notes
+            Layout.DOCUMENTS, U32, count, total, max_id=top, loss_masks=masks, columns=columns, notes=notes
         )
 
     @property

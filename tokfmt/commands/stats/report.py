@@ -296,6 +296,7 @@ class Statistics:
         separators: The stored separators, also those inside sequences, and their share of all stored tokens.
         padding: The padding of samples, which is not on the token axis of a stream. None if the format has no
             padding.
+        columns: What the columns beside token IDs state, in numbers by name.
         masked: The positions of samples whose label does not count in the loss; None if no mask is stored.
         ids: The IDs; None for text.
         first_tokens, last_tokens: The first and last tokens of the sequences; None for text.
@@ -327,6 +328,7 @@ class Statistics:
     empty: Share | None = None
     separators: Share | None = None
     padding: Share | None = None
+    columns: Mapping[str, int] = field(default_factory=dict)
     masked: Share | None = None
     ids: Ids | None = None
     first_tokens: Ends | None = None

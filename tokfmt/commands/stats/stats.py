@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -730,6 +731,7 @@ def _heading(subject: Subject) -> Statistics:
         eos_seen=source.separator.seen,
         eos_inferred=source.separator.inferred,
         sample_length=info.sample_length,
+        columns=info.columns,
         recipe=_tree(source),
         notes=subject.notes,
     )
@@ -761,6 +763,7 @@ def total_of(seen: Sequence[Surveyed], wanted: Wanted) -> Statistics:
         variant={},
         dtype=_agreed([info.dtype.name for info in infos]),
         bytes=0,
+        columns=sum((Counter(info.columns) for info in infos), Counter()),
         eos_id=separators.pop() if len(separators) == 1 else None,
     )
     repeated = repeats([one.survey.store for one in seen])

@@ -269,6 +269,7 @@ class ColumnReader(RowsReader):
             separators=Separators.AFTER if stream else Separators.NONE if ending is None else Separators.TRAILING,
             eos_id=hints.eos_id if stream else ending,
             eos_from="given" if stream else "" if ending is None else "schema of tokfmt",
+            columns=self.facts.numbers(),
             notes=tuple(notes),
             split=found.split,
             other_splits=found.others,
