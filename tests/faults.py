@@ -493,9 +493,6 @@ EQUIVALENT = {
     "tokfmt/text/ingest.py:ingest_block:exchanged arguments:top, skipped = max(top, largest_id(ragged.tokens)), skipped + batch.skipped": (
         "max takes its arguments in any order"
     ),
-    'tokfmt/model/select.py::off by one:"first_nonstandard": -1,': (
-        "any number below 0 says that there is no such sample"
-    ),
     "tokfmt/formats/arrow/container.py:ParquetContainer._open:off by one:buffer_size=1 << 20,": (
         "how much is read ahead changes no result"
     ),

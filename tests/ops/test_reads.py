@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from amount import FUZZ_ONLY
+from amount import EVERY, FUZZ_ONLY
 from reads import asked_of
+from shards_by_hand import litdata_of
 
 import tokfmt
 from tokfmt import info, show
@@ -431,3 +432,56 @@ def test_separator_inferred_from_the_ends_of_sequences(tmp_path, change, eos_id)
     change(documents)
     path = megatron_pair(tmp_path / "x_document", documents)
     assert tokfmt.open(path).info.eos_id == eos_id
+
+
+BESIDE = {
+    "labels": lambda at, ids: {"labels": np.where(at > 40, ids, -100)},
+    "attention_mask": lambda at, ids: {"attention_mask": at < 120},
+    "both": lambda at, ids: {"labels": np.where((at > 40) & (at < 120), ids, -100), "attention_mask": at < 120},
+    "position_ids": lambda at, ids: {"position_ids": at % 50},
+}
+
+
+@pytest.fixture(scope="module", params=BESIDE)
+def with_columns(request, tmp_path_factory):
+    """Groups of 1,000 rows with columns beside the IDs, encoded as pyarrow does by default."""
+    path, count = tmp_path_factory.mktemp(request.param) / "x.parquet", 24 * THOUSAND * 128
+    ids, bounds = np.random.default_rng(0).integers(1, 50_000, count), np.arange(0, count + 1, 128, np.int32)
+    columns = {"input_ids": ids, **BESIDE[request.param](np.arange(count) % 128, ids)}
+    lists = {
+        name: pa.ListArray.from_arrays(pa.array(bounds), pa.array(values.astype(np.int32)))
+        for name, values in columns.items()
+    }
+    pq.write_table(pa.table(lists), path, row_group_size=THOUSAND)
+    return path
+
+
+@pytest.mark.parametrize("name", ["stats", "in order", "parquet", *(["jsonl", "arrow"] if EVERY else [])])
+def test_rows_with_columns_are_read_once(with_columns, tmp_path, name):
+    """Opening reads the columns that divide rows or leave IDs out, and no labels."""
+    with asked_of(with_columns.parent) as asked:
+        if name == "stats":
+            tokfmt.stats(with_columns)
+        elif name == "in order":
+            with tokfmt.open(with_columns) as dataset:
+                assert sum(1 for number in range(len(dataset)) if len(dataset[number])) == len(dataset)
+        else:
+            how = {"manifest": False, "allow_loss": ["loss-mask"] if name == "jsonl" else []}
+            tokfmt.convert(with_columns, tmp_path / "x", to_format=name, executor="threads", jobs=2, **how)
+    assert asked.bytes_of(".parquet") < 1.2 * with_columns.stat().st_size
+
+
+def test_opening_rows_reads_only_what_divides_them(with_columns):
+    with asked_of(with_columns.parent) as asked, tokfmt.open(with_columns) as dataset:
+        count = len(dataset)
+    assert asked.bytes_of(".parquet") < 0.2 * with_columns.stat().st_size
+    assert count == 24 * THOUSAND * (3 if "position_ids" in str(with_columns) else 1)
+
+
+def test_labels_of_shards_are_not_read_to_open_them(tmp_path):
+    """Opening reads the heads of items, which state their lengths."""
+    ids = [np.arange(1, 4097)] * 100
+    litdata_of(tmp_path, {"input_ids": ids, "labels": [np.where(one > 100, one, -100) for one in ids]})
+    with asked_of(tmp_path) as asked, tokfmt.open(tmp_path) as dataset:
+        assert len(dataset) == 100
+    assert asked.bytes_of(".bin") < 0.6 * (tmp_path / "chunk-0-0.bin").stat().st_size

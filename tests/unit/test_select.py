@@ -42,7 +42,7 @@ def test_concat(data, parts):
 
 def test_facts_of_several_sources_are_those_of_all():
     """What one source alone tells is not told of what they are together."""
-    facts = {"pad_id": 3, "split": "a", "other_splits": ("b",), "nonstandard_masks": 0, "loss_masks": "masks"}
+    facts = {"pad_id": 3, "split": "a", "other_splits": ("b",), "odd": (0, -1), "loss_masks": "masks"}
 
     def source(**how):
         reader = MemoryReader(Ragged.of([[1, 2]]))

@@ -166,11 +166,13 @@ def _overview(datasets: Sequence[SourceFiles], request: SourceRequest, handle: T
         error.add_note(f"It is read as {datasets[0].format.name}; tokfmt check lists every problem")
         raise
     manifest = source.manifests[0] if len(datasets) == 1 and not request.ignore_manifest else Manifest({})
+    extras = dict(source.reader.info.facts)
     try:
         if isinstance(source.reader, RecordReader):
             facts = _of_records(source, source.reader, manifest)
         else:
             facts = _of_tokens(source, source.reader, request, manifest)
+            extras |= source.reader.info.masks
     finally:
         source.reader.close()
     ids = facts.get("ids")
@@ -182,7 +184,7 @@ def _overview(datasets: Sequence[SourceFiles], request: SourceRequest, handle: T
         path=str(source.paths[0]),
         format=source.format.name,
         title=source.format.title,
-        extras=dict(source.reader.info.facts),
+        extras=extras,
         files=sum(len(one.files) for one in datasets),
         size_bytes=size,
         eos_id=source.separator.eos_id,

@@ -118,9 +118,8 @@ class Info:
         pad_id: Token ID of the padding of samples, if the dataset or its format states it.
         split: The split that is read; the read option `split` selects it. None: the dataset has no splits.
         other_splits: The other splits.
-        nonstandard_masks: Number of samples with a loss mask or labels other than those of plain text, such as a masked
-            prompt. None: samples are stored without them, or were not counted.
-        first_nonstandard: Number of the first of these samples; -1 without one.
+        odd: The number of samples with a loss mask or labels other than those of plain text, such as a masked prompt,
+            and the number of the first of them, -1 without one; or what counts them. None: they are stored without.
         loss_masks: Description of loss masks beside the tokens, which few formats can store; "" without any.
         segmented: Rows hold several documents, and the dataset states where each begins, without separators.
         columns: What the columns beside token IDs state, in the numbers of `model.rows.RowFacts`.
@@ -153,8 +152,7 @@ class Info:
     pad_id: int | None = None
     split: str | None = None
     other_splits: tuple[str, ...] = ()
-    nonstandard_masks: int | None = None
-    first_nonstandard: int = -1
+    odd: tuple[int, int] | Callable[[], tuple[int, int]] | None = field(default=None, repr=False)
     loss_masks: str = ""
     segmented: bool = False
     columns: Mapping[str, int] = field(default_factory=dict)
@@ -175,12 +173,31 @@ class Info:
         return self.layout is Layout.SAMPLES
 
     @property
+    def nonstandard_masks(self) -> int | None:
+        """The number of samples with a loss mask or labels other than those of plain text; None without any beside."""
+        return self._odd[0]
+
+    @property
+    def first_nonstandard(self) -> int:
+        """The number of the first of these samples; -1 without one."""
+        return self._odd[1]
+
+    @property
+    def masks(self) -> Mapping[str, object]:
+        """The facts of masks and labels that are not plain."""
+        count, first = self._odd
+        return {} if count is None else {"nonstandard_masks": count, "first_nonstandard": first}
+
+    @property
+    def _odd(self) -> tuple[int | None, int]:
+        return (None, -1) if self.odd is None else self.odd() if callable(self.odd) else self.odd
+
+    @property
     def facts(self) -> Mapping[str, object]:
-        """The facts apart from counts, for display and JSON."""
-        masks = {"nonstandard_masks": self.nonstandard_masks, "first_nonstandard": self.first_nonstandard}
+        """The facts apart from counts, for display and JSON; masks only if nothing has to be read to count them."""
         return {
             **({"split": self.split, "other_splits": self.other_splits} if self.split is not None else {}),
-            **(masks if self.nonstandard_masks is not None else {}),
+            **({} if callable(self.odd) else self.masks),
             **({"loss_masks": self.loss_masks.removeprefix("loss masks ")} if self.loss_masks else {}),
             **({"tokenizer": ", ".join(self.tokenizers)} if self.tokenizers else {}),
             **self.extras,

@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial, reduce
@@ -44,14 +45,18 @@ from tokfmt.files.place import Place
 from tokfmt.model.rows import (
     DIVIDING,
     OTHER,
+    PER_DOCUMENT,
     SECOND,
     TARGETS,
     Column,
     IdRows,
     Misfit,
+    NeedsIdsError,
     Reading,
     RowFacts,
     are_pairs,
+    divided,
+    dividing,
     row_at,
     states_loss,
     unlike_labels,
@@ -79,6 +84,8 @@ class RowGroup(NamedTuple):
         name: The group in words: "row group 3".
         decode: Yields the rows, some at a time. Of stored rows, it takes what receives the error of each row that does
             not fit.
+        divide: Yields the rows without their IDs and marks, from fewer columns; None if that is not possible.
+        bounds: The offsets of the sequences, if they are known.
         values: Number of IDs, if the file states it.
         top: Largest ID, likewise.
         origin: The rows of the file, and the first row of the group among them, of rows whose places are known.
@@ -90,6 +97,8 @@ class RowGroup(NamedTuple):
     rows: int
     name: str
     decode: Callable[..., Iterator[IdRows]]
+    divide: Callable[[], Iterator[IdRows]] | None = None
+    bounds: Offsets | None = None
     values: int | None = None
     top: int | None = None
     origin: tuple[StoredRows, int] | None = None
@@ -146,12 +155,23 @@ def _last_at(offsets: Offsets, start: int, first: int, position: int) -> int:
     return first + max(0, found - 1)
 
 
+def _scanned(pieces: Iterable[IdRows]) -> _Scanned:
+    lengths, top, odd, first, at = [np.zeros(0, np.int64)], -1, 0, -1, 0
+    facts = RowFacts()
+    for piece in pieces:
+        lengths.append(np.diff(piece.offsets))
+        first = at + piece.odd[1] if piece.odd[0] and not odd else first
+        top, odd, at = max(top, largest_id(piece.tokens)), odd + piece.odd[0], at + len(piece.offsets) - 1
+        facts = facts.joined(piece.facts)
+    return _Scanned(offsets_of(np.concatenate(lengths)), top, (odd, first), facts)
+
+
 class _Scanned(NamedTuple):
-    """The facts of a group that was decoded: its offsets and its largest ID; see `IdRows` for the others."""
+    """The facts of a group that was decoded: its offsets, the largest ID and `IdRows.odd`, if known, and its facts."""
 
     offsets: Offsets
-    top: int
-    odd: tuple[int, int]
+    top: int | None
+    odd: tuple[int, int] | None
     facts: RowFacts
 
 
@@ -217,53 +237,56 @@ class RowsReader(TokenReader):
         groups: The groups.
         facts: What the columns beside the IDs state.
         top: Largest ID; None if it is not known.
-        odd: Number of sequences with a mask or labels other than those of plain text, and the first of them.
     """
 
     def __init__(
-        self, groups: Sequence[RowGroup], *, has_columns: bool, jobs: int | None, is_decoded: bool = False
+        self, groups: Sequence[RowGroup], *, divides: bool, jobs: int | None, is_decoded: bool = False
     ) -> None:
-        """Decode the rows once if columns are beside the IDs, or if the number of IDs is not known.
+        """Decode the rows once if columns may divide them or leave IDs out, or if the number of IDs is not known.
 
         Args:
             groups: The groups.
-            has_columns: There are columns beside the IDs.
+            divides: Columns may divide rows, or leave IDs out.
             jobs: The number of threads; None for the default.
             is_decoded: Every group was decoded before, and those that cannot be are left out.
         """
         self.groups, self._is_decoded = groups, is_decoded
         self._local = threading.local()
-        self._known: dict[int, Offsets] = {}
-        self.facts, self.odd = RowFacts(), (0, -1)
+        self._known = {k: group.bounds for k, group in enumerate(groups) if group.bounds is not None}
+        self._odd: list[tuple[int, int] | None] = [None] * len(groups)
+        self.facts, self._jobs = RowFacts(), jobs
         counts, tops = [(group.rows, group.values) for group in groups], [group.top for group in groups]
-        if has_columns or any(values is None for _, values in counts):
-            scanned = self._scan(jobs)
+        if divides or any(values is None for _, values in counts):
+            scanned = self._scan(range(len(groups)), is_whole=not divides)
             counts = [(len(one.offsets) - 1, int(one.offsets[-1])) for one in scanned]
             tops = [one.top for one in scanned]
             self._known = {k: one.offsets for k, one in enumerate(scanned)}
-            if odd := sum(one.odd[0] for one in scanned):
-                number = next(k for k, one in enumerate(scanned) if one.odd[0])
-                self.odd = odd, sum(rows for rows, _ in counts[:number]) + scanned[number].odd[1]
+            self._odd = [one.odd for one in scanned]
             self.facts = reduce(RowFacts.joined, [one.facts for one in scanned], RowFacts())
         self._firsts = offsets_of([rows for rows, _ in counts])
         self._starts = offsets_of([values or 0 for _, values in counts])
         self.top = None if None in tops else max((top for top in tops if top is not None), default=-1)
 
-    def _scan(self, jobs: int | None) -> list[_Scanned]:
-        """Decode every group once, on several threads."""
+    def _scan(self, numbers: Iterable[int], *, is_whole: bool) -> list[_Scanned]:
+        """Decode groups once, on several threads; the columns alone if they suffice, unless `is_whole`."""
 
         def look(number: int) -> _Scanned:
-            lengths, top, odd, first, at = [np.zeros(0, np.int64)], -1, 0, -1, 0
-            facts = RowFacts()
-            for piece in self.groups[number].decode():
-                lengths.append(np.diff(piece.offsets))
-                first = at + piece.odd[1] if piece.odd[0] and not odd else first
-                top, odd, at = max(top, largest_id(piece.tokens)), odd + piece.odd[0], at + len(piece.offsets) - 1
-                facts = facts.joined(piece.facts)
-            return _Scanned(offsets_of(np.concatenate(lengths)), top, (odd, first), facts)
+            group = self.groups[number]
+            if group.divide is not None and not is_whole:
+                with suppress(NeedsIdsError):
+                    return _scanned(group.divide())._replace(top=group.top, odd=None)
+            return _scanned(group.decode())
 
-        with ThreadPoolExecutor(jobs or 4) as pool:
-            return list(pool.map(look, range(len(self.groups))))
+        with ThreadPoolExecutor(self._jobs or 4) as pool:
+            return list(pool.map(look, numbers))
+
+    def odd(self) -> tuple[int, int]:
+        """Return `Info.odd`. It decodes the rows that were not decoded when the reader was opened."""
+        unknown = [k for k, odd in enumerate(self._odd) if odd is None]
+        for number, one in zip(unknown, self._scan(unknown, is_whole=True), strict=True):
+            self._odd[number] = one.odd
+        found = [(int(self._firsts[k]), *odd) for k, odd in enumerate(self._odd) if odd is not None and odd[0]]
+        return sum(count for _, count, _ in found), found[0][0] + found[0][2] if found else -1
 
     def _pieces(self, number: int) -> Iterator[IdRows]:
         """Yield the rows of a group with their positions on the axis, the last ones after a check of their number.
@@ -485,6 +508,10 @@ class StoredRows(ABC):
     def read(self, first: int, last: int) -> tuple[Tokens, Offsets, Mapping[str, Column]]:
         """Return the IDs of rows `first <= i < last`, their offsets, and the columns beside them."""
 
+    def beside(self, first: int, last: int, names: Sequence[str]) -> dict[str, Column] | None:  # noqa: ARG002
+        """Return some columns of rows `first <= i < last`; None if that takes as long as to read all."""
+        return None
+
     def ids_from(self, row: int, number: int, count: int) -> Tokens | None:  # noqa: ARG002 - they are not apart
         """Return IDs from one of a row on, without the columns; None if these are not apart from each other."""
         return None
@@ -525,12 +552,15 @@ class ExtentRows(StoredRows):
     """Rows whose IDs and columns are extents of files."""
 
     def __init__(self, ids: StoredColumn, beside: Mapping[str, StoredColumn], item: str) -> None:
-        self.ids, self.beside, self.item, self.names = ids, beside, item, tuple(beside)
+        self.ids, self.columns, self.item, self.names = ids, beside, item, tuple(beside)
         self.file, self.dtype, self.sizes = ids.extent.file, ids.extent.dtype, np.diff(ids.offsets)
 
     def read(self, first: int, last: int) -> tuple[Tokens, Offsets, Mapping[str, Column]]:
         tokens, offsets = self.ids.read(first, last, ids=True)
-        return tokens, offsets, {name: Column(*column.read(first, last)) for name, column in self.beside.items()}
+        return tokens, offsets, self.beside(first, last, [*self.columns])
+
+    def beside(self, first: int, last: int, names: Sequence[str]) -> dict[str, Column]:
+        return {name: Column(*self.columns[name].read(first, last)) for name in names}
 
     def ids_from(self, row: int, number: int, count: int) -> Tokens:
         file, begin, _, dtype = self.ids.extent
@@ -552,7 +582,7 @@ class ExtentRows(StoredRows):
         return row, number - int(self.ids.offsets[row])
 
     def close(self) -> None:
-        for column in (self.ids, *self.beside.values()):
+        for column in (self.ids, *self.columns.values()):
             column.extent.file.close()
 
 
@@ -582,8 +612,35 @@ class Decoder:
         for first, last, begin, end in zip(cuts, [*cuts[1:], count], begins, [*begins[1:], None], strict=False):
             size = (rows.file.identity.size if end is None else end) - (begin or 0)
             name = f"{rows.item}s {first:,} to {last - 1:,}"
-            decode = partial(self.decode, rows, first, last)
-            yield RowGroup(rows.file, begin or 0, size, last - first, name, decode, origin=(rows, first))
+            own, exact = bounds[first : last + 1] - bounds[first], isinstance(rows, ExtentRows)
+            yield RowGroup(
+                rows.file,
+                begin or 0,
+                size,
+                last - first,
+                name,
+                partial(self.decode, rows, first, last),
+                partial(self.divide, rows, first, own) if exact and self.dividing(rows) else None,
+                own if exact else None,
+                int(own[-1]) if exact else None,
+                origin=(rows, first),
+            )
+
+    def dividing(self, rows: StoredRows) -> tuple[str, ...] | None:
+        """Return `model.rows.dividing`; None, too, if rows lack a column, or have one that does not fit the IDs."""
+        fits = isinstance(rows, ExtentRows) and all(
+            name in rows.columns
+            and (name in PER_DOCUMENT or np.array_equal(rows.columns[name].offsets, rows.ids.offsets))
+            for name in rows.names
+        )
+        return dividing(rows.names) if fits else None
+
+    def divide(self, rows: StoredRows, first: int, offsets: Offsets) -> Iterator[IdRows]:
+        """Yield rows from the first one on, with these offsets, without their IDs; see `model.rows.divided`."""
+        columns = rows.beside(first, first + len(offsets) - 1, self.dividing(rows) or ())
+        if columns is None:
+            raise NeedsIdsError
+        yield divided(rows.names, offsets, columns, self.reading)
 
     def decode(
         self, rows: StoredRows, first: int, last: int, report: Callable[[FormatError], object] | None = None
@@ -684,9 +741,11 @@ class StoredReader(RowsReader):
         is_stream = info.layout is Layout.STREAM and not is_packed
         if hints.allow_partial:
             groups, damage = _readable(groups, first_only=is_stream)
-        super().__init__(groups, has_columns=True, jobs=hints.jobs, is_decoded=hints.allow_partial)
+        divides = any(decoder.dividing(rows) != () for rows in self.rows)
+        super().__init__(groups, divides=divides, jobs=hints.jobs, is_decoded=hints.allow_partial)
+        self.facts = self.facts if divides else RowFacts(int(self._firsts[-1]))
         self.has_labels = not is_plain and states_loss(names, decoder.reading)
-        total, odd = int(self._starts[-1]), self.odd if self.facts.uncounted or self.has_labels else (0, -1)
+        total, has_masks = int(self._starts[-1]), self.facts.uncounted > 0 or self.has_labels
         self.info = replace(
             info,
             layout=Layout.STREAM if is_stream else Layout.DOCUMENTS,
@@ -696,8 +755,7 @@ class StoredReader(RowsReader):
             sample_length=None,
             max_id=self.top,
             separators=info.separators if is_stream else Separators.TRAILING,
-            nonstandard_masks=None if info.loss_masks or not odd[0] else odd[0],
-            first_nonstandard=-1 if info.loss_masks else odd[1],
+            odd=self.odd if has_masks and not info.loss_masks else None,
             columns=self.facts.numbers(),
             notes=(*info.notes, *self.facts.notes()),
             damage=(*info.damage, *damage),

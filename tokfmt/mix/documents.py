@@ -710,8 +710,7 @@ class Documents(TokenReader):
             extras={},
             inferred=(),
             made_by=made_by,
-            nonstandard_masks=None,
-            first_nonstandard=-1,
+            odd=None,
             loss_masks=masks_of_sources(self.sources),
             notes=(*notes, *(f"{source.name}: {note}" for source in self.sources for note in source.notes)),
         )

@@ -269,7 +269,7 @@ class Samples(TokenReader):
             eos_from="recipe" if self.eos_id is not None else "",
             notes=tuple(notes),
             pad_id=self.pad_id,
-            nonstandard_masks=sum(info.nonstandard_masks or 0 for info in stored) if stored else None,
+            odd=(sum(info.nonstandard_masks or 0 for info in stored), -1) if stored else None,
             loss_masks=next((info.loss_masks for info in stored if info.loss_masks), masks_of_sources(self.sources)),
             segmented=any(info.segmented for info in stored),
             extras={"pack": file.pack or "stream", "labels": file.labels_from},

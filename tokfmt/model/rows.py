@@ -96,6 +96,8 @@ DIVIDING = (*SEGMENTS, *ALL_POSITIONS, LENGTHS, STARTS)
 COMPLETION, TARGETS, TARGET_SEGMENTS = "completion", "targets", "targets_segmentation"
 SECOND = {"prompt": COMPLETION, "inputs": TARGETS}
 """The name of the second list of IDs, by that of the first one."""
+PER_DOCUMENT = (LENGTHS, STARTS)
+"""Names of columns with a value per document, instead of one per ID."""
 ROLES = (*COUNTING, ATTENTION, *DIVIDING, COMPLETION, TARGETS, TARGET_SEGMENTS)
 """Names of all columns that are read beside the IDs of rows."""
 
@@ -499,6 +501,51 @@ def with_columns(
     return _marked(found, counting, firsts, how, begins=how.samples and not {*DIVIDING}.isdisjoint(columns))
 
 
+class NeedsIdsError(Exception):
+    """What divides rows cannot be told without their IDs and all of their columns."""
+
+
+def dividing(names: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the columns that state the sequences of rows, and what is left out; None if IDs may state it as well."""
+    if COMPLETION in names or TARGETS in names:
+        return None
+    return tuple(name for name in names if name == ATTENTION or name in DIVIDING)
+
+
+def divided(names: Collection[str], offsets: Offsets | None, columns: Mapping[str, Column], how: Reading) -> IdRows:
+    """Return what `with_columns` does, except for IDs and marks.
+
+    Args:
+        names: All columns of the rows.
+        offsets: The offsets of the IDs; None if they are those of a column with a value per ID.
+        columns: Those that `dividing` returned.
+        how: How they are read.
+
+    Raises:
+        NeedsIdsError: The result depends on IDs or other columns, or a row does not fit.
+    """
+    per_id = [column for name, column in columns.items() if name not in PER_DOCUMENT]
+    if offsets is None and per_id and (per_id[0].there is None or per_id[0].there.all()):
+        offsets = per_id[0].offsets
+    numbers = columns.get(ATTENTION)
+    is_packed = not {*DIVIDING}.isdisjoint(columns) or (numbers is not None and (numbers.values > 1).any())
+    may_end = is_packed and not how.is_own and not {*COUNTING}.isdisjoint(names)
+    if offsets is None or (may_end and how.eos_id is not None):  # the separators at the end may be fill
+        raise NeedsIdsError
+
+    def refuse(_: Misfit) -> None:
+        raise NeedsIdsError
+
+    rows = with_columns(np.zeros(int(offsets[-1]), np.uint8), offsets, columns, how._replace(eos_id=None), refuse)
+    firsts = np.flatnonzero(rows.begins) if rows.begins is not None else offsets[:-1]
+    is_counted = LABELS in names and not {*ALL_POSITIONS}.isdisjoint(columns)
+    if how.eos_id is not None and not how.is_own and rows.facts.inside:
+        raise NeedsIdsError  # what is excluded behind a separator is padding
+    if may_end and is_counted and (np.diff(firsts, append=len(rows.tokens)) == 1).any():
+        raise NeedsIdsError  # a document of one ID may be padding of position 0
+    return rows
+
+
 def without_masks(columns: Mapping[str, Column], offsets: Offsets) -> dict[str, Column]:
     """Return columns if labels and masks are not read: labels still show padding, where they fit the IDs.
 
@@ -644,7 +691,7 @@ def _of_equal_length(
     unequal = np.zeros(len(sizes), np.bool_)
     there = {name: np.ones(len(sizes), np.bool_) if one.there is None else one.there for name, one in columns.items()}
     for name, column in columns.items():
-        if name not in (LENGTHS, STARTS):
+        if name not in PER_DOCUMENT:
             found = np.diff(column.offsets)
             wrong = there[name] & (found != sizes)
             for row in np.flatnonzero(wrong).tolist():
@@ -656,7 +703,7 @@ def _of_equal_length(
         sizes = np.diff(offsets)
     values = {}
     for name, column in columns.items():
-        if name in (LENGTHS, STARTS):
+        if name in PER_DOCUMENT:
             continue
         if there[name].all():
             values[name] = column.values

@@ -422,8 +422,7 @@ _SHARED_FACTS: dict[str, object] = {
     "pad_id": None,
     "split": None,
     "other_splits": (),
-    "nonstandard_masks": None,
-    "first_nonstandard": -1,
+    "odd": None,
     "loss_masks": "",
 }
 """Attributes of `Info` that several sources share if their values are equal, with the value if they are not."""

@@ -271,7 +271,7 @@ def _losses_of_axis(
     rows = traits.keeps_boundaries and axis.info.segmented and not axis.info.inner
     stored = {"loss-mask": masks, "inner-boundaries": rows and "inner-boundaries" not in allow_loss}
     split_chosen = request.split is not None or "split" in request.options
-    losses = _of_sources(sources, masks=traits.keeps_masks, split_chosen=split_chosen)
+    losses = _of_sources(sources, masks=traits.keeps_masks, are_stored=masks, split_chosen=split_chosen)
     of_records = any(isinstance(source.reader, RecordReader) for source in sources)
     if of_records and axis.marks(0, 0) is not None and not any(loss.name == "loss-mask" for loss in losses):
         losses.append(Loss("loss-mask", axis.info.loss_masks or "loss masks of its records"))  # no first record said so
@@ -459,15 +459,18 @@ def _fields(source: Source, skipped: SkippedRecords, *, located: bool) -> str:
     return f"fields {where}of {counted(skipped.others, 'record')} ({', '.join(counts)}{first})"
 
 
-def _of_sources(sources: Sequence[Source], *, masks: bool, split_chosen: bool) -> list[Loss]:
-    """Return the losses that sources state themselves; with `masks`, also of labels that a recipe can make again."""
+def _of_sources(sources: Sequence[Source], *, masks: bool, are_stored: bool, split_chosen: bool) -> list[Loss]:
+    """Return the losses that sources state themselves; with `masks`, also of labels that a recipe can make again.
+
+    Masks that `are_stored` are not counted: that can take as long as to read them.
+    """
     losses = []
     for source in sources:
         reader = source.reader
         if isinstance(reader, RecordReader):
             losses += [Loss("loss-mask", reader.info.loss_masks)] if reader.info.loss_masks else []
         elif masks or not (source.made_labels and reader.has_labels):  # the recipe makes its labels again
-            losses += _masks(reader.info)
+            losses += _masks(replace(reader.info, odd=None) if are_stored else reader.info)
         if (info := reader.info).other_splits and not split_chosen:
             others = ", ".join(info.other_splits)
             others_left = f"the other splits ({others}; --split NAME or --from-opt split=NAME reads one)"

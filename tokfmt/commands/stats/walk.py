@@ -293,7 +293,7 @@ class Indexed:
                     else:
                         opened = tokens[begin - a :].copy(), begin, end
                 self._add_sequences(tally, tokens, a, bounds)
-        self._count_unused(start, stop, tally)
+            self._count_unused(a, b, tally)
 
     def _begun_before(self, position: int) -> int:
         """Return the number of sequences that begin before a position."""
@@ -324,10 +324,9 @@ class Indexed:
         stored = self.stored
         if not is_masked(stored) and padding_of(stored, 0, 0) is None:
             return
-        for a, b in windows(start, stop):
-            counted, padding = counted_of(stored, a, b), padding_of(stored, a, b)
-            masked = 0 if counted is None else b - a - int(np.count_nonzero(counted))
-            tally.unused(masked, 0 if padding is None else int(np.count_nonzero(padding)))
+        counted, padding = counted_of(stored, start, stop), padding_of(stored, start, stop)
+        masked = 0 if counted is None else stop - start - int(np.count_nonzero(counted))
+        tally.unused(masked, 0 if padding is None else int(np.count_nonzero(padding)))
 
     @property
     def ending(self) -> int:

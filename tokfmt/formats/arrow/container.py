@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tokfmt.core.chats import COMPLETION, PROMPT, Pairs, field_of_chats, has_message_keys
 from tokfmt.core.field_path import keys_of
 from tokfmt.core.findings import Problem, loss_in, noted
-from tokfmt.core.loss_mask import ATTENTION, COUNTING, LOSS_MASK, STARTS, mask_fields
+from tokfmt.core.loss_mask import ATTENTION, COUNTING, LABELS, LOSS_MASK, STARTS, mask_fields
 from tokfmt.core.ragged import offsets_of
 from tokfmt.errors import (
     CorruptError,
@@ -34,7 +34,16 @@ from tokfmt.errors import (
 from tokfmt.files.file import File, Held, Stream, open_file
 from tokfmt.files.place import Place
 from tokfmt.files.side_by_side import side_by_side
-from tokfmt.model.rows import DIVIDING, SECOND, TARGET_SEGMENTS, TARGETS, Reading, are_pairs, states_loss
+from tokfmt.model.rows import (
+    ALL_POSITIONS,
+    DIVIDING,
+    SECOND,
+    TARGET_SEGMENTS,
+    TARGETS,
+    Reading,
+    are_pairs,
+    states_loss,
+)
 from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:
@@ -83,12 +92,14 @@ class Facts(NamedTuple):
         low: Smallest value.
         top: Largest value.
         nulls: Number of NULL values; of lists, NULL and empty ones.
+        all_there: No list is NULL.
     """
 
     values: int | None = None
     low: int | None = None
     top: int | None = None
     nulls: int | None = None
+    all_there: bool = False
 
 
 def arrow() -> Any:
@@ -283,7 +294,7 @@ class ParquetContainer:
             check_claim(self.path, "IDs in a column", known.num_values, chunks[0].total_compressed_size)
             numbers = known.has_min_max and known.physical_type in ("INT32", "INT64")
             low, top = (known.min, known.max) if numbers else (None, None)  # those of text may be cut in a character
-            return Facts(known.num_values, low, top, known.null_count)
+            return Facts(known.num_values, low, top, known.null_count, not known.null_count)
 
     def text_bytes(self, group: Group, column: str) -> int:
         """Return the decompressed bytes of a column, as the footer states them."""
@@ -614,7 +625,8 @@ class ArrowContainer:
         """Return the number of IDs that the offsets of a column of lists state; a batch has no statistics."""
         if column not in self._counts:
             self._counts[column] = self._count_ids(column)
-        return Facts(self._counts[column][group.number])
+        count = self._counts[column][group.number]
+        return Facts(count, all_there=count is not None)
 
     def _count_ids(self, column: str) -> list[int | None]:
         """Return the number of IDs of each batch, from the first and the last offset of its lists.
@@ -937,6 +949,14 @@ class Column(NamedTuple):
         """All columns that are read with it."""
         completion = (COMPLETION,) if self.pairs else ()
         return (*self.mask_columns, *([self.attention] if self.attention else ()), *completion)
+
+    @property
+    def unmasked(self) -> Column:
+        """The column without labels and masks; labels stay if they may show padding."""
+        labels = (LABELS,) if not {*ALL_POSITIONS}.isdisjoint(self.mask_columns) else ()
+        return self._replace(
+            mask_columns=tuple(name for name in self.mask_columns if name in labels or name not in COUNTING)
+        )
 
     @property
     def packed(self) -> bool:

@@ -76,6 +76,8 @@ class ColumnsInspection(Inspection):
         else:
             self.containers = open_containers(format_, self.files, tail="tail" in hints.allow_loss)
         self.column = agreed(self.containers, options)
+        if "loss-mask" in hints.allow_loss:
+            self.column = self.column.unmasked
         self.problems = [problem for container in self.containers for problem in container.problems]
 
     def reader(self) -> ColumnReader | TextReader:

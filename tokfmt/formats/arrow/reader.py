@@ -51,7 +51,7 @@ from tokfmt.formats.arrow.container import (
 )
 from tokfmt.formats.row_reader import RowGroup, RowsReader
 from tokfmt.model import rows as rule
-from tokfmt.model.rows import IdRows, Misfit, Reading, Report, first_in_rows
+from tokfmt.model.rows import IdRows, Misfit, Reading, Report, RowFacts, first_in_rows
 from tokfmt.wording import counted
 
 if TYPE_CHECKING:
@@ -126,6 +126,20 @@ class Rows:
         if base != group.rows:
             what = f"rows of {container.unit} {group.number:,}"
             raise CorruptError(container.path, what, expected=group.rows, found=base)
+
+    def divide(self, container: Container, group: Group) -> Iterator[IdRows]:
+        """Yield the rows of a group without their IDs; see `model.rows.divided`."""
+        names = rule.dividing(self.column.beside) or ()
+        for batch in container.batches(group, names):
+            columns = dict[str, rule.Column]()
+            with worded(container.path, f"{container.unit} {group.number:,} cannot be read"):
+                for name in names:
+                    array = values_of(batch, name)
+                    values, ends = lists(array)
+                    if array.null_count or values.null_count:
+                        raise rule.NeedsIdsError
+                    columns[name] = rule.Column(values.to_numpy(zero_copy_only=False), ends)
+            yield rule.divided(self.column.beside, None, columns, self.reading)
 
     def _decoded(
         self, container: Container, group: Group, batch: Any, base: int, report: Callable[[Problem], object]
@@ -213,8 +227,16 @@ class ColumnReader(RowsReader):
         self.samples = options.view == "samples"
         self.has_begins = column.packed and self.samples
         self.has_labels = self.has_begins or column.has_masks
-        rows = Rows(hundred, column, reading_of(containers, column, options, hints.eos_id), hints.allow_loss)
+        reading = reading_of(containers, column, options, hints.eos_id)
+        rows, names = Rows(hundred, column, reading, hints.allow_loss), rule.dividing(column.beside)
+        others = [name for name in column.beside if name not in (names or ())]
         facts = [(one, group, one.facts(group, column.name)) for one in containers for group in one.groups]
+        all_there = all(
+            (name not in others or there.all_there) and (name in rule.PER_DOCUMENT or there.values == fact.values)
+            for one, group, fact in facts
+            for name in column.beside
+            for there in [one.facts(group, name)]
+        )
         self.none_empty = not column.beside and all(fact.nulls == 0 for _, _, fact in facts)
         """No row is empty, as the footers state."""
         groups = [
@@ -225,13 +247,17 @@ class ColumnReader(RowsReader):
                 group.rows,
                 f"{one.unit} {group.number:,}",
                 partial(rows.decode, one, group),
-                fact.values,
-                fact.top,
+                partial(rows.divide, one, group) if names and all_there else None,
+                values=fact.values,
+                top=fact.top,
             )
             for one, group, fact in facts
         ]
         # With `allow_partial`, `keep_readable` decoded every group and left out the damaged ones.
-        super().__init__(groups, has_columns=bool(column.beside), jobs=hints.jobs, is_decoded=hints.allow_partial)
+        divides = names != () or not all_there
+        super().__init__(groups, divides=divides, jobs=hints.jobs, is_decoded=hints.allow_partial)
+        if column.beside and not divides:
+            self.facts = RowFacts(int(self._firsts[-1]))
         self.decoded_parts = len(groups)
         self.info = replace(self._info(containers, column, options, hints, found), damage=damage, lost=lost)
 
@@ -273,8 +299,7 @@ class ColumnReader(RowsReader):
             notes=tuple(notes),
             split=found.split,
             other_splits=found.others,
-            nonstandard_masks=self.odd[0] if column.has_masks or self.odd[0] else None,
-            first_nonstandard=self.odd[1],
+            odd=self.odd if column.has_masks or self.facts.uncounted else None,
             loss_masks=f'masks in "{LOSS_MASK}": {MASK_OPTION}' if unread_mask else "",
             segmented=self.samples and column.packed,
             fields=tuple(containers[0].schema.names),

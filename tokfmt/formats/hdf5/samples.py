@@ -601,7 +601,7 @@ class FirstSamples(View):
     """
 
     def __init__(self, reader: TokenReader, rows: Rows) -> None:
-        super().__init__(reader, replace(reader.info, beginning=True, nonstandard_masks=None, first_nonstandard=-1))
+        super().__init__(reader, replace(reader.info, beginning=True, odd=None))
         self._counts = PaddingCounts(None, len(rows) * rows.width, sample_length=rows.width)
 
     def padding_counts(self) -> PaddingCounts:
