@@ -23,11 +23,11 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from tokfmt.core.format import Receipt, Region, Target, TokenWriter, WriterTraits, lost_empties
+from tokfmt.core.format import REGION, Receipt, Region, Target, TokenWriter, WriterTraits, lost_empties
 from tokfmt.core.loss_mask import BEGINS, TARGET, labels_of, of_next
 from tokfmt.core.output import Output, preallocate, whole
 from tokfmt.core.ragged import Offsets
-from tokfmt.core.reader import Layout, Separators, TokenReader, check_ids, check_interval, windows
+from tokfmt.core.reader import Layout, Separators, TokenReader, check_ids, check_interval
 from tokfmt.errors import ConversionError, Loss, OptionError
 from tokfmt.files.file import File, Stream, writing
 from tokfmt.formats.arrow.container import PACKED, arrow
@@ -38,7 +38,7 @@ from tokfmt.wording import counted
 GROUP = 1 << 20
 """Tokens per row group or record batch. A row counts as 8 more tokens, so that empty rows fill a group as well."""
 
-_ROW, _MANY, _LONGEST = 8, 1 << 16, 1 << 28
+_ROW, _LONGEST = 8, 1 << 28
 _MARKER = b"\xff\xff\xff\xff\0\0\0\0"
 _WIDER = "--to-opt dtype=uint32 (or int64) has room"
 
@@ -194,33 +194,53 @@ class ColumnWriter(TokenWriter):
             return Packs(source, self.options.pack_size, self.path.name)
         return source if self.options.seq_len is None else Rows(source, self.options.seq_len)
 
-    def _cuts(self, rows: TokenReader, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-        """Yield the groups of some rows: the first row, the end, and the number of the file that stores them."""
-        start, file, before = first, -1, -1
-        for a, b in windows(first, last, _MANY):
-            begins = rows.offsets(a, b)[:-1]
-            keys = (begins + np.arange(a, b) * _ROW) // GROUP
-            here = np.zeros(b - a, np.int64) if self.single else begins // self.options.shard_size
-            changed = np.flatnonzero(np.diff(keys, prepend=before) != 0)
-            for at in (a + changed).tolist():
-                if at > start:
-                    yield start, at, file
-                start, file = at, int(here[at - a])
-            file, before = (int(here[0]) if file < 0 else file), int(keys[-1])
-        if start < last:
-            yield start, last, file
+    def _weight(self, rows: TokenReader, row: int) -> int:
+        return int(rows.offsets(row, row)[0]) + row * _ROW
+
+    def _row_from(self, rows: TokenReader, weight: int, first: int) -> int:
+        """Return the first row, from one on, of at least this weight: where a group begins, if it is one of a group.
+
+        Few rows are looked at: where they are not known, that decodes their neighbors.
+        """
+        count, total, start = rows.info.sequences, rows.info.tokens, int(rows.offsets(first, first)[0])
+        more = max(0, weight - start - first * _ROW)
+        near = count if start + more >= total else rows.sequence_at(start + more) + 2
+        stop = min(count, near, first + more // _ROW + 1)
+        return bisect.bisect_left(range(stop), weight, first, key=partial(self._weight, rows))
+
+    def _cuts(self, rows: TokenReader, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """Yield the first row and the end of each group of some rows, in order."""
+        total = rows.info.tokens
+        while first < last:
+            start = int(rows.offsets(first, first)[0])
+            near = last if start + GROUP >= total else rows.sequence_at(start + GROUP) + 2
+            stop = min(last, near, first + GROUP // _ROW + 1)
+            weights = rows.offsets(first, stop)[:-1] + np.arange(first, stop) * _ROW
+            stop = first + int(np.searchsorted(weights, (weights[0] // GROUP + 1) * GROUP))
+            yield first, stop
+            first = stop
+
+    def _file_of(self, rows: TokenReader, row: int) -> int:
+        """Return the number of the file of a group with this first row; not all numbers have a file."""
+        return 0 if self.single else int(rows.offsets(row, row)[0]) // self.options.shard_size
 
     def regions(self, source: TokenReader, size: int) -> Sequence[Region]:
-        rows, found = self._rows(source), list[Region]()
-        pending: tuple[int, int, int] | None = None
-        for a, b, file in self._cuts(rows, 0, rows.info.sequences):
-            tokens = int(rows.offsets(b, b)[0])
-            if pending and (pending[1] != file or tokens - pending[2] > size):
-                found.append(self._region(len(found), rows, pending[0], a))
-                pending = None
-            pending = pending or (a, file, int(rows.offsets(a, a)[0]))
-        if pending:
-            found.append(self._region(len(found), rows, pending[0], rows.info.sequences))
+        rows, found, first = self._rows(source), list[Region](), 0
+        count, total = rows.info.sequences, rows.info.tokens
+        while first < count:
+            start = int(rows.offsets(first, first)[0])
+            end = total if self.single else (self._file_of(rows, first) + 1) * self.options.shard_size
+            last = count
+            if total - start > size:  # up to the group that holds the position, or after the first group
+                key = self._weight(rows, rows.sequence_at(start + size)) // GROUP
+                key = max(key, self._weight(rows, first) // GROUP + 1)
+                last = self._row_from(rows, key * GROUP, first)
+            if total > end:  # up to the first group that begins in another file
+                row = rows.sequence_at(end - 1) + 1
+                key = self._weight(rows, row - 1) // GROUP + 1
+                last = min(last, self._row_from(rows, key * GROUP, row - 1))
+            found.append(self._region(len(found), rows, first, last))
+            first = last
         return found
 
     @property
@@ -232,9 +252,10 @@ class ColumnWriter(TokenWriter):
         """Return the file of a folder that stores a row."""
         rows = self._rows(source)
         if self._numbers is None:
-            self._numbers = sorted({file for _, _, file in self._cuts(rows, 0, rows.info.sequences)})
-        number = int(rows.offsets(first, first)[0]) // self.options.shard_size
-        return self.home / self.name(bisect.bisect_left(self._numbers, number), len(self._numbers))
+            firsts = [region.sequences.start for region in self.regions(source, REGION)]
+            self._numbers = sorted({self._file_of(rows, row) for row in firsts})
+        number = bisect.bisect_left(self._numbers, self._file_of(rows, first))
+        return self.home / self.name(number, len(self._numbers))
 
     def files_of(self, source: TokenReader, region: Region) -> Sequence[Path]:
         """Return the file that stores the rows of a region; none if the destination is one file."""
@@ -280,13 +301,12 @@ class ColumnWriter(TokenWriter):
                 self.home.mkdir(parents=True, exist_ok=True)
 
     def write(self, region: Region, source: TokenReader) -> Receipt:
-        rows, cuts = self._rows(source), [(region.sequences.start, region.sequences.stop, 0)]
-        cuts = list(self._cuts(rows, *cuts[0][:2]))
+        rows, (first, last) = self._rows(source), (region.sequences.start, region.sequences.stop)
         top, digests = [-1], list[str]()
         with whole(self._part(region.index)) as out:
-            self.encode(out, (self._batch(rows, a, b, top, digests) for a, b, _ in cuts))
+            self.encode(out, (self._batch(rows, a, b, top, digests) for a, b in self._cuts(rows, first, last)))
             written = out.tell()
-        return Receipt(region.index, top[0], written, [cuts[0][2], len(region.sequences), *digests])
+        return Receipt(region.index, top[0], written, [self._file_of(rows, first), len(region.sequences), *digests])
 
     def _batch(self, rows: TokenReader, first: int, last: int, top: list[int], digests: list[str]) -> Any:
         """Return the record batch of some rows; update the largest ID in `top` and append digests of its columns."""

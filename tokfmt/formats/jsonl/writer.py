@@ -132,9 +132,10 @@ class JsonlWriter(TokenWriter):
         return self.path.with_name(f"{self.path.name}.parts")
 
     def regions(self, source: TokenReader, size: int) -> Sequence[Region]:
+        count = source.info.sequences
         return [
-            Region(index, sequences, range(*source.offsets(sequences.start, sequences.stop)[[0, -1]].tolist()))
-            for index, sequences in enumerate(_cuts(source, size))
+            Region(index, run, range(*(int(source.offsets(at, at)[0]) for at in (run.start, run.stop))))
+            for index, run in enumerate(_cuts(source, size, range(count), count))
         ]
 
     def create(self, source: TokenReader) -> None:
@@ -148,8 +149,8 @@ class JsonlWriter(TokenWriter):
     def write(self, region: Region, source: TokenReader) -> Receipt:
         top, replaced = -1, list[int]()
         with whole(self._part(region.index)) as out:
-            for first, last in self._runs(region.sequences, source):
-                top = max(top, self._write(out, first, last, source, replaced))
+            for run in _cuts(source, WINDOW, region.sequences, _MANY):
+                top = max(top, self._write(out, run.start, run.stop, source, replaced))
             written = out.tell()
         return Receipt(region.index, top, written, [len(replaced), replaced[0]] if replaced else None)
 
@@ -161,15 +162,6 @@ class JsonlWriter(TokenWriter):
         count, first = sum(one[0] for one in found), min(one[1] for one in found)
         what = f"bytes or IDs that are not text, replaced in {counted(count, 'sequence')} (first: sequence {first:,})"
         return [Loss("invalid-utf8", what)]
-
-    def _runs(self, sequences: range, source: TokenReader) -> Iterator[tuple[int, int]]:
-        """Yield (first, last) of runs of sequences with at most one window of tokens, or of one longer sequence."""
-        first = sequences.start
-        while first < sequences.stop:
-            offsets = source.offsets(first, min(sequences.stop, first + _MANY))
-            count = max(1, int(np.searchsorted(offsets, offsets[0] + WINDOW, side="right")) - 1)
-            yield first, first + count
-            first += count
 
     def _write(self, out: BinaryIO, first: int, last: int, source: TokenReader, replaced: list[int]) -> int:
         """Write the lines of sequences `first <= i < last`; return the largest ID, -1 without one.
@@ -226,11 +218,12 @@ class JsonlWriter(TokenWriter):
             shutil.rmtree(self._parts)
 
 
-def _cuts(source: TokenReader, size: int) -> Iterator[range]:
-    """Yield runs of sequences of about `size` tokens, each of at least one sequence."""
-    first, count = 0, source.info.sequences
-    while first < count:
+def _cuts(source: TokenReader, size: int, of: range, most: int) -> Iterator[range]:
+    """Yield runs of sequences of at most `size` tokens and `most` sequences, or of one longer sequence."""
+    first = of.start
+    while first < of.stop:
         target = int(source.offsets(first, first)[0]) + size
-        last = count if target >= source.info.tokens else max(first + 1, source.sequence_at(target))
+        last = of.stop if target >= source.info.tokens else max(first + 1, source.sequence_at(target))
+        last = min(last, first + most, of.stop)
         yield range(first, last)
         first = last
