@@ -16,7 +16,7 @@ import itertools
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -601,12 +601,16 @@ class FlatWriter(TokenWriter):
         limit = min(self.limit, (1 << 8 * dtype.itemsize - (dtype.kind == "i")) - 1)
         cut = self.cut_at(source, region.tokens.start)
         begin, base = self.begins(cut), cut.start
-        if self.masked and self.mask_file is not None:
-            _write_mask(self.mask_file(self.file(cut.number)), cut, region, source)
-        with Output(self.file(cut.number)) as out:
+        with ExitStack() as stack:
+            out = stack.enter_context(Output(self.file(cut.number)))
+            mask: Output | None = None
+            if self.masked and self.mask_file is not None:
+                mask = stack.enter_context(Output(self.mask_file(self.file(cut.number))))
             at = begin + (region.tokens.start - base) * dtype.itemsize
             raw = np.dtype(f"{dtype.byteorder}u{dtype.itemsize}")
             if region.tokens.stop <= end and (copied := copy_region(out, at, source, region, raw, limit)):
+                for a, b in windows(region.tokens.start, region.tokens.stop):
+                    _write_mask(mask, a - base, source, a, b)
                 return copied
             for a, b in windows(region.tokens.start, region.tokens.stop):
                 real = source.tokens(min(a, end), min(b, end))
@@ -615,6 +619,7 @@ class FlatWriter(TokenWriter):
                 if len(real) < b - a:
                     window = np.concatenate([window, np.full(b - a - len(real), self.target.eos_id or 0, dtype)])
                 out.write(begin + (a - base) * dtype.itemsize, window)
+                _write_mask(mask, a - base, source, a, b)
         return Receipt(region.index, top, out.written)
 
     def remedy(self, dtype: np.dtype[Any]) -> str:
@@ -641,12 +646,10 @@ class FlatWriter(TokenWriter):
                     out.write(at, content)
 
 
-def _write_mask(path: Path, cut: Cut, region: Region, stored: TokenReader) -> None:
-    with Output(path) as out:
-        for a, b in windows(region.tokens.start, region.tokens.stop):
-            marks = stored.marks(a, b)
-            if marks is not None:
-                out.write(a - cut.start, bytes_of_marks(marks))
+def _write_mask(out: Output | None, at: int, stored: TokenReader, start: int, stop: int) -> None:
+    marks = None if out is None else stored.marks(start, stop)
+    if out is not None and marks is not None:
+        out.write(at, bytes_of_marks(marks))
 
 
 def _whole_cuts(stored: TokenReader, maximum: int) -> Iterator[Cut]:
