@@ -63,8 +63,10 @@ def masked_by(ids, targets, segments, excluded, bounds):
     return masked | firsts if masked else masked
 
 
-def read(ids, columns, choice=None, eos_id=None, *, is_own=False, pairs=False):
+def read(ids, columns, choice=None, eos_id=None, *, is_own=False, pairs=False, samples=False):
     """Return the documents of a row as (ID, whether it counts) lists, and the numbers of what was left out.
+
+    A sample is one list of (ID, whether it counts, whether a document but the first begins, whether it is padding).
 
     Args:
         ids: The IDs of the row.
@@ -73,6 +75,7 @@ def read(ids, columns, choice=None, eos_id=None, *, is_own=False, pairs=False):
         eos_id: The separator, if it is known.
         is_own: tokfmt wrote the row.
         pairs: `targets` are completions.
+        samples: The row is read as it is stored.
     """
     second = "completion" if "completion" in columns else "targets" if pairs and "targets" in columns else None
     if second is not None:
@@ -175,6 +178,12 @@ def read(ids, columns, choice=None, eos_id=None, *, is_own=False, pairs=False):
             own |= {name: False for name in shifted if k in firsts}
             counts.append(all(own.values()) and k not in inside and k not in masked)
         read.append([(ids[k], count) for k, count in zip(document, counts, strict=True)])
-    read = [document for document in read if document] if dividing else [sum(read, [])]
     left["divided"] = len([document for document in read if document]) > 1
+    if samples:
+        counts = {
+            k: count for document, one in zip(documents, read, strict=True) for k, (_, count) in zip(document, one)
+        }
+        begins = {*sorted(firsts)[1:]} if dividing else set()
+        return [(ids[k], counts.get(k, False), k in begins, k not in kept) for k in range(size)], left
+    read = [document for document in read if document] if dividing else [sum(read, [])]
     return read, left

@@ -4,10 +4,11 @@ import numpy as np
 from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from marks import BEGINS, PADDING, TARGET
 from model.rows_oracle import ContradictionError, read
 
 from tokfmt.core.ragged import offsets_of
-from tokfmt.model.rows import TARGET, Column, Reading, RowFacts, are_pairs, with_columns
+from tokfmt.model.rows import Column, Reading, RowFacts, are_pairs, with_columns
 
 PER_TOKEN = {
     "labels": st.sampled_from([-100, 1]), "completion_mask": st.sampled_from([0, 1, 1]), "loss_mask": st.integers(0, 1),
@@ -76,6 +77,7 @@ def datasets(draw):
     kept = [(ids, {name: None if draw(lacking) else columns[name] for name in names}) for ids, columns in rows]
     how = Reading(
         draw(st.sampled_from([None, None, "all", "next"])),
+        samples=draw(st.booleans()),
         is_own=draw(st.booleans()),
         eos_id=draw(st.sampled_from([None, 0, 1])),
         pairs=draw(st.booleans()),
@@ -92,6 +94,12 @@ def as_columns(rows, names):
     return found
 
 
+def inner(row):
+    """Return a sample without the beginning of its first document."""
+    first = next((k for k, (*_, padding) in enumerate(row) if not padding), None)
+    return [(*one, begins and k != first, padding) for k, (*one, begins, padding) in enumerate(row)]
+
+
 @settings(max_examples=examples(2_000))
 @given(datasets())
 def test_any_rows_are_read_as_lists_say(dataset):
@@ -103,11 +111,12 @@ def test_any_rows_are_read_as_lists_say(dataset):
     )
     for number, (ids, columns) in enumerate(rows):
         try:
-            read_, left = read(ids, columns, how.choice, how.eos_id, is_own=how.is_own, pairs=how.pairs)
+            words = {"is_own": how.is_own, "pairs": how.pairs, "samples": how.samples}
+            read_, left = read(ids, columns, how.choice, how.eos_id, **words)
         except ContradictionError:
             wrong.add(number)
             continue
-        expected += read_
+        expected += [read_] if how.samples else read_
         facts = {name: facts[name] + left[name] for name in facts}
     reported = set()
     tokens = np.array(sum((ids for ids, _ in rows), []), np.uint32)
@@ -116,13 +125,13 @@ def test_any_rows_are_read_as_lists_say(dataset):
     assert reported == wrong
     if wrong:
         return
-    marks = np.ones(len(found.tokens), np.uint8) if found.marks is None else found.marks & TARGET
-    bounds = found.offsets.tolist()
+    marks = np.ones(len(found.tokens), np.uint8) if found.marks is None else found.marks
+    bounds, bits = found.offsets.tolist(), (TARGET, BEGINS, PADDING) if how.samples else (TARGET,)
     read_ = [
-        list(zip(found.tokens[a:b].tolist(), marks[a:b].astype(bool).tolist(), strict=True))
+        list(zip(found.tokens[a:b].tolist(), *((marks[a:b] & bit > 0).tolist() for bit in bits), strict=True))
         for a, b in zip(bounds, bounds[1:], strict=False)
     ]
-    assert read_ == expected
+    assert [inner(row) for row in read_] == expected if how.samples else read_ == expected
     assert {name: getattr(found.facts, name) for name in facts} == facts
     excluding = {
         name: sum((columns[name] or []).count(0) for _, columns in rows) for name in names if name in EXCLUDING

@@ -1,6 +1,5 @@
 """Columns beside `input_ids` of rows for instruction tuning: masks of TRL, masks of either meaning, packed rows."""
 
-import itertools
 import json
 import re
 
@@ -203,7 +202,20 @@ def test_packed_rows_are_divided_into_their_documents(tmp_path_factory, rows, ho
     tokfmt.convert(source, home / "b.parquet", options={"view": "samples"}, verify=True)
     found = pq.read_table(home / "b.parquet").to_pylist()
     assert [row["input_ids"] for row in found] == ids
-    assert [row["seq_start_id"] for row in found] == [[0, *itertools.accumulate(row[:-1])] for row in lengths]
+    assert [row["labels"] for row in found] == labels
+    if any(len(row) > 1 for row in lengths):
+        assert [row["position_ids"] for row in found] == places
+    assert {*found[0]} - {"position_ids"} == {"input_ids", "labels"}
+    (report,) = tokfmt.check(home / "b.parquet", deep=True)
+    assert not [finding for finding in report.findings if finding.severity == "error"]
+
+
+def test_rows_that_only_had_positions_get_no_labels(tmp_path):
+    columns = {"position_ids": [[0, 1, 0, 0], [0, 1], [0, 1, 2]], "attention_mask": [[1, 1, 1, 0], [1, 1], [1, 1, 1]]}
+    source = stored(tmp_path / "a.parquet", input_ids=IDS, **columns)
+    tokfmt.convert(source, tmp_path / "b.arrow", options={"view": "samples"}, verify=True)
+    with pa.memory_map(str(tmp_path / "b.arrow")) as file:
+        assert pa.ipc.open_stream(file).read_all().to_pydict() == {"input_ids": IDS, **columns}
 
 
 @pytest.mark.parametrize(

@@ -106,9 +106,8 @@ def padded(ids, labels, width):
     return ids + [EOS] * rest, labels + [-100] * rest
 
 
-def bfd(documents, width, labels):
+def bins_of(parts, width):
     """Best fit decreasing: each part goes to the bin with the least room that is enough. Bins by their first part."""
-    parts = cut(documents, width, labels)
     bins = []
     for k in sorted(range(len(parts)), key=lambda k: -len(parts[k][0])):
         room = {b: width - sum(len(parts[j][0]) for j in bin_) for b, bin_ in enumerate(bins)}
@@ -117,13 +116,52 @@ def bfd(documents, width, labels):
             bins[min(fits, key=lambda b: (room[b], b))].append(k)
         else:
             bins.append([k])
+    return [[parts[k] for k in bin_] for bin_ in sorted(map(sorted, bins))]
+
+
+def bfd(documents, width, labels):
     found = []
-    for bin_ in sorted(map(sorted, bins)):
+    for parts in bins_of(cut(documents, width, labels), width):
         ids, told = [], []
-        for k in bin_:
-            ids += parts[k][0]
-            told += parts[k][1] + [-100] * (len(parts[k][0]) - len(parts[k][1]))
+        for row, labels_of_row in parts:
+            ids += row
+            told += labels_of_row + [-100] * (len(row) - len(labels_of_row))
         found.append(padded(ids, told, width))
+    return found
+
+
+def pieces(documents, pack, width, labels):
+    """The parts of each sample as IDs and their own labels: the ID, or -100 if the model is not to predict it."""
+    if pack != "stream":
+        parts = cut(documents, width, "same")
+        return bins_of(parts, width) if pack == "bestfit" else [[part] for part in parts]
+    begun = [(*pair, k == 0) for one in documents for k, pair in enumerate(one)]
+    found = []
+    for at in range(0, len(begun) - (labels == "next"), width):
+        row = []
+        for k, (token, mark, begins) in enumerate(begun[at : at + width]):
+            row += [([], [])] if begins or not k else []
+            row[-1][0].append(token)
+            row[-1][1].append(token if mark and (k or labels == "same") else -100)
+        found.append(row)
+    return found
+
+
+def columns_of(rows, width):
+    """What models of Hugging Face read, of samples in pieces; positions and attention only if some row needs them."""
+    found = {"input_ids": [], "labels": [], "position_ids": [], "attention_mask": []}
+    for row in rows:
+        ids, labels = ([one for part in row for one in part[k]] for k in (0, 1))
+        ids, labels = padded(ids, labels, width)
+        rest = width - sum(len(part[0]) for part in row)
+        found["input_ids"].append(ids)
+        found["labels"].append(labels)
+        found["position_ids"].append([k for part in row for k in range(len(part[0]))] + [*range(rest)])
+        found["attention_mask"].append([1] * (width - rest) + [0] * rest)
+    if all(len(row) == 1 for row in rows):
+        del found["position_ids"]
+    if all(map(all, found["attention_mask"])):
+        del found["attention_mask"]
     return found
 
 
@@ -133,6 +171,17 @@ def packed(documents, pack, width, labels):
     if pack == "bestfit":
         return bfd(documents, width, labels)
     return [padded(ids, told, width) for ids, told in cut(documents, width, labels)]
+
+
+def stored_columns(path):
+    """All columns of a file or folder, by pyarrow alone."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    files = sorted(path.glob("*.arrow")) or sorted(path.glob("*.parquet")) or [path]
+    tables = [
+        pq.read_table(file) if file.suffix == ".parquet" else pa.ipc.open_stream(pa.memory_map(str(file))).read_all()
+        for file in files
+    ]
+    return pa.concat_tables(tables).to_pydict()
 
 
 def samples(view):
@@ -233,6 +282,50 @@ def test_random_masks_are_packed_with_their_tokens(tmp_path_factory, drawn, data
     if not wanted:
         return
     assert samples(tokfmt.recipe([{"path": source, "eos": EOS}], seq_len=width, pack=pack, labels=labels)) == wanted
+
+
+ROW_FORMATS = {
+    "x.parquet": {}, "x.arrow": {}, "parts": {"to_format": "parquet", "to_options": {"shard_size": 16}},
+    "saved": {"to_format": "arrow", "to_options": {"shard_size": 16}},
+}  # fmt: skip
+
+
+@settings(max_examples=examples(90), deadline=None, suppress_health_check=list(HealthCheck))
+@given(documents_of_pairs, st.data())
+def test_samples_are_stored_as_trainers_read_them_and_read_back_as_they_were(tmp_path_factory, drawn, data):
+    """Each document with its border and marks, of any recipe, through two formats of rows."""
+    home = tmp_path_factory.mktemp("rows")
+    ends = data.draw(st.lists(st.integers(0, 1), min_size=len(drawn), max_size=len(drawn)))
+    documents = [[*one, (EOS, end)] for one, end in zip(drawn, ends, strict=True)]
+    pack, labels = (
+        data.draw(st.sampled_from(["stream", "document", "bestfit"])),
+        data.draw(st.sampled_from(["next", "same"])),
+    )
+    width = data.draw(st.integers(2 if labels == "same" or pack == "stream" else 10, 12))
+    written(home / "a", documents, "ds")
+    rows = pieces([one for one in documents if len(one) > 1], pack, width, labels)
+    if not rows:
+        return
+    words = f'seq_len = {width}\npack = "{pack}"\nlabels = "{labels}"\n[[source]]\npath = "a.ds"\neos = {EOS}\n'
+    (home / "mix.toml").write_text(f"tokfmt = 1\n{words}")
+    wanted = columns_of(rows, width)
+    one, other = data.draw(st.permutations(sorted(ROW_FORMATS)))[:2]
+    tokfmt.convert(
+        home / "mix.toml", home / f"1{one}", allow_loss="last-labels", verify=True, jobs=1, **ROW_FORMATS[one]
+    )
+    assert stored_columns(home / f"1{one}") == wanted
+    how = {"options": {"view": "samples"}, "verify": True, "jobs": 1}
+    tokfmt.convert(home / f"1{one}", home / f"2{other}", **how, **ROW_FORMATS[other])
+    assert stored_columns(home / f"2{other}") == wanted
+    for path in (home / f"1{one}", home / f"2{other}"):
+        with tokfmt.open(path) as found:
+            parts = [part for row in rows for part in row]
+            assert [ids.tolist() for ids in found] == [ids for ids, _ in parts]
+            marks = found.reader.marks(0, found.info.tokens) & 1
+            assert marks.tolist() == [int(label != -100) for _, told in parts for label in told]
+        (report,) = tokfmt.check(path, deep=True)
+        assert not [finding for finding in report.findings if finding.severity == "error"]
+        assert tokfmt.diff(home / "mix.toml", path).identical
 
 
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))

@@ -453,6 +453,9 @@ class TokenWriter(ABC):
         rest.
         """
 
+    packed: bool = False
+    """Rows hold several documents or padding, which readers divide and leave out. Known once `regions` was called."""
+
     finishes_files: bool = False
     """Files are complete before `commit`: `files_of` states which, and `finish_files` completes them."""
 

@@ -3,7 +3,9 @@
     TARGET      1  the token counts as a target: mask[i] describes token i itself
     MASKED_END  2  the separator after it, which was removed, does not count
     BEGINS      4  a document begins with it, in rows that hold several documents
+    OTHER       8  its label is another ID; a reader raises an error for it
     UNENDED    16  a separator after it is lacking, as others of the source have one, and does not count if it is added
+    PADDING    32  it fills up a row, and is no content
 
 Formats that store a mask of *labels* describe, at each token, the next token. `beside_samples` shifts their masks by
 one. The separator of an empty sequence has no token before it that could be marked, so it counts. One that is added
@@ -15,7 +17,7 @@ and the writer of a format:
 
     Encoding                                   is decoded in                        is encoded in
     a byte 0 or 1 per token, in a second file  core/annotation.py `mask_bytes`      core/annotation.py `bytes_of_marks`
-    labels (Hugging Face) and masks of rows    model/rows.py `_labeled`             core/loss_mask.py `labels_of`
+    labels, positions and masks of rows        model/rows.py `with_columns`         core/loss_mask.py `beside_ids`
     packed rows of Megatron-Bridge             model/rows.py `with_columns`         core/loss_mask.py `of_next`
     a mask and labels of each sample           core/loss_mask.py `beside_samples`   formats/hdf5/writer.py `_blocks`
     what the assistant says in chats           text/chats.py `_marks`               -
@@ -28,18 +30,18 @@ Records (`core.records`) return marks with their IDs, and state them in `RecordI
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.ragged import Offsets, offsets_of
-from tokfmt.core.reader import TokenReader
+from tokfmt.core.reader import TokenReader, windows
 from tokfmt.errors import ConversionError, UnsupportedError
 from tokfmt.files.place import Place
 
-TARGET, MASKED_END, BEGINS, UNENDED = 1, 2, 4, 16  # 8 is `model.rows.OTHER`
+TARGET, MASKED_END, BEGINS, OTHER, UNENDED, PADDING = 1, 2, 4, 8, 16, 32
 IGNORED = -100
 """The label that losses of PyTorch ignore."""
 
@@ -63,6 +65,7 @@ MASK_CHOICES = (
 )
 """The help of the option `loss_mask` of formats of records."""
 
+_AT_ONCE = 1 << 18  # tokens whose marks are read together
 Marks = NDArray[np.uint8]
 Flags = NDArray[np.bool_]
 
@@ -133,6 +136,8 @@ def beside_samples(reader: TokenReader, start: int, stop: int) -> Marks:
     marks: Marks = found.astype(np.uint8)
     if reader.has_begins:
         marks[reader.begins(start, stop)] |= BEGINS
+    if (padding := reader.is_padding(start, stop)) is not None:
+        marks[padding] |= PADDING
     return marks
 
 
@@ -232,9 +237,46 @@ def other_label(position: int, expected: int, label: int) -> ConversionError:
     return ConversionError(f"{what}: a loss mask cannot express that. --allow-loss loss-mask drops masks and labels")
 
 
-def labels_of(ids: NDArray[Any], marks: Marks) -> NDArray[np.int64]:
-    """Return labels for models of Hugging Face: the ID of each token, or -100 if the token does not count."""
-    return np.where(marks & TARGET, ids.astype(np.int64), IGNORED)
+def places_stated(rows: TokenReader) -> tuple[str, ...]:
+    """Return the names of the columns that rows need beside labels, so that nothing of their marks is lost.
+
+    These are `POSITIONS`, if a row holds several documents, and `ATTENTION`, if one holds padding. The last rows are
+    read first, because padding is there, and then others until both are known.
+    """
+    found, count, step = 0, rows.info.sequences, 1 + _AT_ONCE * rows.info.sequences // max(rows.info.tokens, 1)
+    for a, b in ((max(0, count - step), count), *windows(0, max(0, count - step), step)):
+        bounds = rows.offsets(a, b)
+        marks = rows.marks(int(bounds[0]), int(bounds[-1]))
+        if marks is None or found == BEGINS | PADDING:
+            break
+        inner = marks.copy()
+        inner[(bounds[:-1] - bounds[0])[np.diff(bounds) > 0]] &= ~np.uint8(BEGINS)
+        found |= int(np.bitwise_or.reduce(inner, initial=0)) & (BEGINS | PADDING)
+    return tuple(name for name, bit in ((POSITIONS, BEGINS), (ATTENTION, PADDING)) if found & bit)
+
+
+def beside_ids(names: Sequence[str], ids: NDArray[Any], marks: Marks, bounds: Offsets) -> Iterator[NDArray[Any]]:
+    """Yield columns of rows as models and collators of Hugging Face read them, each with one value per ID.
+
+    Args:
+        names: `LABELS`: the ID, or -100 if it does not count. `POSITIONS`: from 0 in each document, and in the padding.
+            `ATTENTION`: 0 for padding, else 1.
+        ids: The IDs of the rows, joined.
+        marks: Their marks.
+        bounds: int64[rows + 1], the offsets of the rows in `ids`.
+    """
+    for name in names:
+        if name == LABELS:
+            yield np.where(marks & TARGET, ids.astype(np.int64), IGNORED)
+        elif name == POSITIONS:
+            padding = marks & PADDING != 0
+            begins = (marks & BEGINS != 0) & ~padding
+            begins[1:] |= padding[1:] & ~padding[:-1]
+            begins[bounds[:-1][np.diff(bounds) > 0]] = True
+            firsts = np.flatnonzero(begins)
+            yield np.arange(len(ids)) - np.repeat(firsts, np.diff(firsts, append=len(ids)))
+        else:
+            yield (marks & PADDING == 0).astype(np.int8)
 
 
 def of_next(marks: Marks, begins: Flags) -> NDArray[np.int8]:

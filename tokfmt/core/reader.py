@@ -123,6 +123,7 @@ class Info:
         loss_masks: Description of loss masks beside the tokens, which few formats can store; "" without any.
         segmented: Rows hold several documents, and the dataset states where each begins, without separators.
         columns: What the columns beside token IDs state, in the numbers of `model.rows.RowFacts`.
+        unmasked: Rows have marks only because they are segmented: nothing states which of their tokens count.
         inner: For each index whose documents hold several sequences, such as sentences: where it states them.
         fields: Names of the columns of a table, those that are not read too; empty for other datasets.
         extras: Facts specific to the format (variant, byte order, width ...), for display.
@@ -156,6 +157,7 @@ class Info:
     loss_masks: str = ""
     segmented: bool = False
     columns: Mapping[str, int] = field(default_factory=dict)
+    unmasked: bool = False
     inner: tuple[Inner, ...] = ()
     fields: tuple[str, ...] = ()
     extras: Mapping[str, object] = field(default_factory=dict)
@@ -520,6 +522,13 @@ class TokenReader(Axis):
     def labels(self, start: int, stop: int) -> NDArray[np.int64]:
         """Return the label of each token as stored, int64[stop - start]; -100 where it is ignored."""
         raise LookupError(f"there are no labels for the positions {start}:{stop}")
+
+    def next_labels(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Return the labels of a sample as a loader of stored samples gives them, -100 where they do not count.
+
+        Labels that are the tokens themselves are moved by one, but not those of a recipe, which says where they are.
+        """
+        return np.where(self.masks(start, stop), self.labels(start, stop), -100)
 
     def begins(self, start: int, stop: int) -> NDArray[np.bool_]:
         """Return bool[stop - start]: True where a document begins."""

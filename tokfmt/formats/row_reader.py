@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.annotation import Extent, FileLayout
 from tokfmt.core.format import Hints
-from tokfmt.core.loss_mask import COUNTING, IGNORED, TARGET, other_label
+from tokfmt.core.loss_mask import COUNTING, IGNORED, OTHER, PADDING, TARGET, other_label
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import (
     U32,
@@ -44,7 +44,6 @@ from tokfmt.files.file import File
 from tokfmt.files.place import Place
 from tokfmt.model.rows import (
     DIVIDING,
-    OTHER,
     PER_DOCUMENT,
     SECOND,
     TARGETS,
@@ -130,7 +129,7 @@ def other_labels(rows: IdRows) -> OtherLabels:
     count = len(rows.offsets) - 1
     if rows.marks is None or not (rows.marks & OTHER).any():
         return OtherLabels(count)
-    own = np.append(IGNORED, rows.labels(0, len(rows.tokens) - 1))  # `labels` are those of the tokens after
+    own = rows.labels(0, len(rows.tokens))
     following = np.append(rows.tokens[1:].astype(np.int64), 0)
     there = rows.offsets[:-1][np.diff(rows.offsets) > 0]
     edges = np.zeros(len(own), np.bool_)
@@ -236,8 +235,12 @@ class RowsReader(TokenReader):
     Attributes:
         groups: The groups.
         facts: What the columns beside the IDs state.
+        samples: Rows are read as they are stored, with their padding.
         top: Largest ID; None if it is not known.
     """
+
+    samples: bool = False
+    shifted = False
 
     def __init__(
         self, groups: Sequence[RowGroup], *, divides: bool, jobs: int | None, is_decoded: bool = False
@@ -429,8 +432,15 @@ class RowsReader(TokenReader):
         return found
 
     def labels(self, start: int, stop: int) -> NDArray[np.int64]:
-        """See `TokenReader.masks`; labels of packed rows follow from their IDs and loss mask."""
+        """See `TokenReader.labels`; labels of packed rows follow from their IDs and loss mask."""
         return np.concatenate([np.empty(0, np.int64), *self._window(start, stop, "labels")])
+
+    def next_labels(self, start: int, stop: int) -> NDArray[np.int64]:
+        """See `TokenReader.next_labels`."""
+        found = np.append(self.labels(start, stop)[1:], IGNORED)
+        if self.has_begins:
+            found[:-1][self.begins(start, stop)[1:]] = IGNORED
+        return found
 
     def targets(self, start: int, stop: int) -> NDArray[np.bool_] | None:
         """See `TokenReader.targets`."""
@@ -446,17 +456,26 @@ class RowsReader(TokenReader):
 
     def _other_label(self, places: NDArray[np.int64]) -> TokfmtError:
         """Return the error for tokens whose labels are other IDs: of the first that is not the first of its row."""
-        low = max(int(places[0]) - 1, 0)
-        labels = np.append(IGNORED, self.labels(low, int(places[-1])))[places - low]
-        known = np.flatnonzero(labels != IGNORED)
+        bounds = self.offsets(self.sequence_at(int(places[0])), self.sequence_at(int(places[-1])) + 1)
+        known = places[~np.isin(places, bounds)]
         if not len(known):
             what = f"the label at token position {places[0]}, the first of its row, is not its token"
             return ConversionError(f"{what}: a loss mask cannot express that. --allow-loss loss-mask drops labels")
-        at = int(places[known[0]])
-        return other_label(at - 1, int(self.tokens(at, at + 1)[0]), int(labels[known[0]]))
+        at = int(known[0])
+        return other_label(at - 1, int(self.tokens(at, at + 1)[0]), int(self.labels(at, at + 1)[0]))
 
-    def padding_counts(self) -> PaddingCounts:
+    def is_padding(self, start: int, stop: int) -> NDArray[np.bool_] | None:
+        """See `TokenReader.is_padding`."""
+        if not self.samples or not self.facts.left_out:
+            return None
+        marks: NDArray[np.uint8] = np.concatenate([np.empty(0, np.uint8), *self._window(start, stop, "marks")])
+        found: NDArray[np.bool_] = marks & PADDING != 0
+        return found
+
+    def padding_counts(self) -> PaddingCounts | None:
         """Return the positions that the columns leave out; see `TokenReader.padding_counts`."""
+        if self.samples:
+            return None
         padding = self.facts.left_out if self.facts.rows else None
         return PaddingCounts(padding, self.info.tokens + (padding or 0))
 

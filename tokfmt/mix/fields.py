@@ -157,8 +157,7 @@ class Grid:
         for row, (packing, sample) in enumerate(self.samples):
             reader, start = row_of(packing, sample)
             if reader.has_labels:
-                labels, mask = reader.labels(start, start + self.width), reader.masks(start, start + self.width)
-                labels_of_rows[row] = np.where(mask, labels, IGNORED)
+                labels_of_rows[row] = reader.next_labels(start, start + self.width)
                 continue
             labels_of_rows[row] = self.rows[row]
             if packing.axis.masked:

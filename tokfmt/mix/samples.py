@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.loss_mask import BEGINS, IGNORED, TARGET, beside_samples, other_label
+from tokfmt.core.loss_mask import BEGINS, IGNORED, OTHER, PADDING, TARGET, other_label
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import Info, Layout, TokenReader, check_interval, check_position, smallest, windows
 from tokfmt.errors import (
@@ -582,9 +582,12 @@ class Samples(TokenReader):
         if not stored and not any(source.masked for source in self.sources):
             return None
         check_interval(start, stop, self.info.tokens)
-        if self.shifted or (stored and any(map(_has_labels, self.sources))):
-            return beside_samples(self, start, stop)
-        return self.masks(start, stop)
+        moved = self.shifted or (stored and any(map(_has_labels, self.sources)))
+        marks: NDArray[np.uint8] = self._flat(start, stop, lambda grid: _marks_of(grid, moved=moved))
+        if len(wrong := np.flatnonzero(marks & OTHER)):
+            at = start + int(wrong[0])
+            raise other_label(at - 1, int(self.tokens(at, at + 1)[0]), int(self.labels(at - 1, at)[0]))
+        return marks.astype(np.uint8, copy=False)
 
     def labels(self, start: int, stop: int) -> NDArray[np.int64]:
         """See `TokenReader.masks`."""
@@ -601,22 +604,12 @@ class Samples(TokenReader):
     def is_padding(self, start: int, stop: int) -> NDArray[np.bool_]:
         """See `TokenReader.is_padding`."""
         check_interval(start, stop, self.info.tokens)
-        columns = np.arange(self.seq_len)
-        padding = self._flat(start, stop, lambda grid: columns >= np.array(grid.filled)[:, None])
-        return padding.astype(np.bool_, copy=False)
+        return np.asarray(self._flat(start, stop, lambda grid: _places_of(grid) == PADDING), np.bool_)
 
     def begins(self, start: int, stop: int) -> NDArray[np.bool_]:
         """See `TokenReader.begins`."""
-
-        def flags(grid: Grid) -> NDArray[np.bool_]:
-            flags_of_rows = np.zeros((len(grid.samples), self.seq_len), np.bool_)
-            flags_of_rows.reshape(-1)[grid.begins()] = True
-            for row, end in enumerate(grid.filled):
-                flags_of_rows[row, end:] = False
-            return flags_of_rows
-
         check_interval(start, stop, self.info.tokens)
-        flat: NDArray[np.bool_] = self._flat(start, stop, flags)
+        flat: NDArray[np.bool_] = self._flat(start, stop, lambda grid: _places_of(grid) == BEGINS)
         return flat
 
     def _flat(self, start: int, stop: int, field: Any) -> NDArray[Any]:
@@ -649,6 +642,31 @@ class Samples(TokenReader):
         """Release open files."""
         for turn in self._turns:
             turn.packing.axis.close()
+
+
+def _places_of(grid: Grid) -> NDArray[np.uint8]:
+    """Return the marks BEGINS and PADDING of samples, uint8[n, width]."""
+    places = np.zeros(grid.rows.shape, np.uint8)
+    places.reshape(-1)[grid.begins()] = BEGINS
+    places[np.arange(grid.width) >= np.array(grid.filled)[:, None]] = PADDING
+    return places
+
+
+def _marks_of(grid: Grid, *, moved: bool) -> NDArray[np.uint8]:
+    """Return the marks of samples, uint8[n, width], with OTHER where a label that counts is not the ID that it is for.
+
+    Args:
+        grid: The samples.
+        moved: Labels are those of the next IDs. The last one of a sample is dropped, and its first ID is no target.
+    """
+    labels, ids = grid.labels(np.int64), grid.inputs()
+    if moved:
+        labels[:, 1:], labels[:, 0] = labels[:, :-1].copy(), IGNORED
+    counts = labels != IGNORED
+    marks: NDArray[np.uint8] = counts * np.uint8(TARGET) | _places_of(grid)
+    if moved:
+        marks[counts & (labels != ids)] = OTHER
+    return marks
 
 
 class PackedRows(TokenReader):

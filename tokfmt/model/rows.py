@@ -17,6 +17,7 @@ states no rule of its own.
 
     what is there                                           what it means
     attention or segments of 0 at the ends of a document    padding: it is left out
+    padding or fill in rows that are read as samples        stays in its row, is marked, and does not count in the loss
     attention or segments of 0 inside of a document         content that does not count in the loss
     attention of 0 at copies of one ID, behind a separator  padding: a document begins behind it, if the separator is
                                                               known, tokfmt did not write the row, the row excludes no
@@ -71,6 +72,8 @@ from tokfmt.core.loss_mask import (
     LABELS,
     LENGTHS,
     LOSS_MASK,
+    OTHER,
+    PADDING,
     POSITIONS,
     STARTS,
     TARGET,
@@ -84,8 +87,6 @@ from tokfmt.files.place import Place
 from tokfmt.wording import counted
 
 _LARGEST = (1 << 32) - 1
-OTHER = 8
-"""The bit of `IdRows.marks` of a token whose label is another ID."""
 
 SEGMENTS = ("inputs_segmentation", "inputs_segment_ids")
 """Names of segments: of MaxText, of seqio. Not `segment_ids`, which BERT has, and which are 0 in the first sentence."""
@@ -264,7 +265,7 @@ class IdRows(NamedTuple):
         offsets: int64[sequences + 1]; sequence i is `tokens[offsets[i]:offsets[i + 1]]`.
         own: The label of each token itself, as it is stored; None without labels.
         begins: bool per token, True at the first token of a document; None without columns.
-        marks: uint8 per token, bits of `core.loss_mask`, and `OTHER` where a label is another ID; None without columns.
+        marks: uint8 per token, bits of `core.loss_mask`; None without columns.
         odd: Number of sequences whose mask leaves out a token or whose labels hold another ID, and the first of them.
         facts: What the columns state.
         counts: int64 per row, the number of its sequences; None without columns.
@@ -292,14 +293,10 @@ class IdRows(NamedTuple):
         return self.start, self.start + len(self.tokens)
 
     def labels(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Return int64[stop - start]: the ID that each of some tokens predicts, or -100."""
-        found = np.full(stop - start, IGNORED, np.int64)
-        if self.marks is not None and self.begins is not None:
-            after = slice(start + 1, stop + 1)
-            counts = (self.marks[after] & (TARGET | OTHER) != 0) & ~self.begins[after]
-            own = self.tokens if self.own is None else self.own
-            found[: len(counts)][counts] = own[after][counts]
-        return found
+        """Return int64[stop - start]: the labels of some tokens, each at its ID, or -100 where it does not count."""
+        own = self.tokens if self.own is None else self.own
+        counts = 0 if self.marks is None else self.marks[start:stop] & (TARGET | OTHER)
+        return np.where(counts, own[start:stop].astype(np.int64), IGNORED)
 
 
 class Misfit(NamedTuple):
@@ -329,7 +326,7 @@ class Reading(NamedTuple):
 
     Attributes:
         choice: The option `loss_mask`; see `loss_mask.mask_fields`.
-        samples: Each row stays one sequence, instead of the documents in it.
+        samples: Each row stays one sequence as it is stored, instead of the documents in it.
         compares: Masks are compared with the padding, for `IdRows.against`.
         is_own: tokfmt wrote the rows, so that nothing has to be taken for padding or fill.
         eos_id: The separator, if it is known; only its repetitions are fill.
@@ -480,12 +477,17 @@ def with_columns(
         {} if content is None else _excluding(rows),
         {second if name == COMPLETION else name: _count(~one) for name, one in rows.there.items() if not one.all()},
     )
-    firsts, own_rows = lengths[:-1], lengths[of_rows]
+    padding = None if is_whole or not how.samples else ~kept
+    if padding is not None:
+        kept, is_whole, lengths = kept | padding, True, np.append(first, len(starts))
+    firsts, own_rows = lengths[:-1], rows.offsets if is_whole else lengths[of_rows]
     whole = own_rows[:-1][~packed]  # a row that nothing divides is a sequence, empty if nothing of it remains
     sequences = np.append(np.sort(np.concatenate([firsts[np.repeat(packed, number)], whole])), lengths[-1])
+    own = rows.values.get(LABELS)
     found = IdRows(
         rows.tokens if is_whole else rows.tokens[kept],
         own_rows if how.samples else sequences,
+        own if own is None or is_whole else own[kept],
         begins=_flags(int(lengths[-1]), firsts),
         facts=facts,
         counts=np.ones(len(packed), np.int64) if how.samples else np.where(packed, number, 1),
@@ -496,9 +498,7 @@ def with_columns(
         counting[name][firsts[np.repeat(rows.there[name], number)]] = False
     counting |= {ATTENTION: ~excluded[kept]} if inside else {}
     counting |= {TARGETS: ~masked[kept]} if masked is not None and facts.masked else {}
-    if LABELS in rows.values:
-        found = found._replace(own=rows.values[LABELS] if is_whole else rows.values[LABELS][kept])
-    return _marked(found, counting, firsts, how, begins=how.samples and not {*DIVIDING}.isdisjoint(columns))
+    return _marked(found, counting, firsts, padding, how, begins=how.samples and bool(dividing))
 
 
 class NeedsIdsError(Exception):
@@ -1056,7 +1056,13 @@ def other_value(row: int, name: str, token: int, value: int | None) -> Misfit:
 
 
 def _marked(
-    rows: IdRows, stated: Mapping[str, Flags], firsts: NDArray[np.int64], how: Reading, *, begins: bool
+    rows: IdRows,
+    stated: Mapping[str, Flags],
+    firsts: NDArray[np.int64],
+    padding: Flags | None,
+    how: Reading,
+    *,
+    begins: bool,
 ) -> IdRows:
     """Add marks to rows, and the number of those whose labels are not those of plain text.
 
@@ -1064,6 +1070,7 @@ def _marked(
         rows: The rows, or their documents.
         stated: Which tokens count in the loss, by the name of each column that states it.
         firsts: The first token of each document.
+        padding: Which tokens are padding that stays; None without any.
         how: How columns are read.
         begins: The first token of each document is marked.
     """
@@ -1076,6 +1083,8 @@ def _marked(
         is_plain, marks = counts, counts * np.uint8(TARGET)
     if how.samples:  # no token of a sample predicts its first token, but that of a document has one before it
         is_plain = is_plain | _flags(len(is_plain), firsts)
+    if padding is not None:
+        is_plain, marks[padding] = is_plain | padding, PADDING
     if begins:
         marks[firsts] |= BEGINS
     odd = _some_in_rows(rows.offsets, ~is_plain)

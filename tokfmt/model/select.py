@@ -424,6 +424,7 @@ _SHARED_FACTS: dict[str, object] = {
     "other_splits": (),
     "odd": None,
     "loss_masks": "",
+    "unmasked": False,
 }
 """Attributes of `Info` that several sources share if their values are equal, with the value if they are not."""
 

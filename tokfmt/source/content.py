@@ -132,7 +132,7 @@ class Manifest(NamedTuple):
         The mapping is empty if the counts cannot be compared: if sequences were split at separators inside them, or if
         the manifest counts documents and `samples` is true, or the reverse.
         """
-        if self.rows != samples:
+        if (self.rows or self.content.get("packed") is True) != samples:
             return {}
         losses, splits = self.content.get("losses"), self.content.get("splits")
         if isinstance(losses, dict) and "embedded-separators" in losses:

@@ -27,6 +27,7 @@
 - `output` of a dataset in a store also has `objects`: the key, bytes, ETag and xxh3_128 of each, if they are at most
   20,000.
 - `partial` exists if a source is damaged. It has what was saved of each; see `tokfmt.source.partial`.
+- `packed` exists if rows hold several documents or padding: `sequences` counts rows, and `tokens` what they hold.
 - `ledger` exists if one was written: {"unit", "rows"}; see `tokfmt.mix.ledger`.
 - `more_sources` exists if there are more than 20,000 sources. Its hash is over lines `path size digest` of the sources
   that are not listed, in order, with each path as given.

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
+
+import numpy as np
 
 from tokfmt.commands.compare.alignment import Difference, Kind, Surplus, align, first_unlike, surpluses
 from tokfmt.commands.compare.fingerprint import AxisSide, Read, Side, Utf8, hands, read_records
 from tokfmt.core.format import Encoder, Format
+from tokfmt.core.loss_mask import BEGINS, STARTS
 from tokfmt.core.losses import READS, WRITES
 from tokfmt.core.reader import Info, TokenReader
 from tokfmt.core.records import RecordReader
@@ -272,6 +276,7 @@ def open_both(
     if masked and len({reader.shifted for reader in labeled}) > 1:
         packed = all(reader.marks(0, 0) is not None for reader in labeled)
         masked = packed
+    has_borders = all(reader.has_begins for reader in labeled)
 
     def side(source: Source) -> Side:
         reader = source.reader
@@ -281,19 +286,24 @@ def open_both(
                 place = printable(source.paths[0])
                 raise OptionError(f"{place}: holds text, the other dataset holds token IDs. Add --tokenizer")
             return read_records(reader, encoder, jobs, progress, processes=executor == "auto")
-        return AxisSide(reader, _beside(reader, masked=masked, packed=packed))
+        return AxisSide(reader, _beside(reader, masked=masked, packed=packed, has_borders=has_borders))
 
     unit, scale = ("bytes", 4) if all(texts) else ("tokens", 1)
     return OpenedPair(sources[0], sources[1], side(sources[0]), side(sources[1]), decoder, unit, scale, tuple(scratch))
 
 
-def _beside(reader: TokenReader, *, masked: bool, packed: bool) -> Sequence[Any]:
+def _beside(reader: TokenReader, *, masked: bool, packed: bool, has_borders: bool) -> Sequence[Any]:
     """Return the channels of a reader: IDs, and the values of each token that are compared with them."""
     if packed:
-        return reader.tokens, reader.marks
+        return reader.tokens, reader.marks if has_borders else partial(_without_borders, reader)
     if masked and reader.has_labels:
         return reader.tokens, reader.masks, reader.labels
     return ()
+
+
+def _without_borders(reader: TokenReader, start: int, stop: int) -> Any:
+    marks = reader.marks(start, stop)
+    return None if marks is None else marks & ~np.uint8(BEGINS)
 
 
 def _prepared(source: Source, scratch: list[Scratch], jobs: int, progress: Progress) -> Source:
@@ -323,7 +333,7 @@ def _pack_samples(sources: list[Source]) -> bool:
         if (
             isinstance(source.reader, Samples)
             and isinstance(info, Info)
-            and info.segmented
+            and STARTS in info.fields
             and info.sample_length is None
         ):
             sources[k] = source._replace(reader=PackedRows(source.reader, source.reader.seq_len))

@@ -72,11 +72,6 @@ class Content:
         """Return this content for a view of the reader, without empty sequences if their loss was accepted."""
         return replace(self, reader=NonEmpty(view) if "empty-sequences" in self.losses else view)
 
-    def is_segmented(self, traits: WriterTraits) -> bool:
-        """Return True if a writer stores rows in which several documents begin."""
-        keeps_borders = traits.keeps_boundaries and "inner-boundaries" not in self.losses
-        return self.reader.info.segmented and keeps_borders
-
     def located(
         self, error: TokenRangeError, stored: TokenReader, paths: Sequence[object], renumbered: bool
     ) -> TokenRangeError:

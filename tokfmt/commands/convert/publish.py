@@ -298,6 +298,8 @@ def _manifests(
         "select": request.select,
         "split": shares.described() if shares else None,
     }
+    if any(portion.packed for portion in written.portions):
+        facts["packed"] = True
     if request.resume:
         facts["request"] = {"digest": digest_of(place.facts), "verified": request.verify}
         if any(isinstance(path, Url) for path in place.publishers):  # a store does not tell when a source has changed

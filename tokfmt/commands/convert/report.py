@@ -69,6 +69,7 @@ class PortionCounts:
             samples of a recipe as they are.
         leads: What became of their leads; None as well if neither the sources nor the portion have a lead.
         compared: Numbers of what was read back and compared.
+        packed: The sequences are rows that hold several documents or padding; see `TokenWriter.packed`.
     """
 
     portion: SplitTarget
@@ -82,6 +83,7 @@ class PortionCounts:
     separators: Counts | None = None
     leads: Counts | None = None
     compared: Mapping[str, int] = field(default_factory=dict)
+    packed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

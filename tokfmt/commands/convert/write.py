@@ -114,7 +114,8 @@ def write_regions(
         detailed += [receipt] if receipt.details is not None else []
         progress.advance(lengths[receipt.region])
     largest, lost = top if top >= 0 else None, writer.lost(detailed) if detailed else ()
-    return PortionCounts(portion, stored.info.sequences, stored.info.tokens, largest, len(job.regions), lost=lost)
+    info, tasks = stored.info, len(job.regions)
+    return PortionCounts(portion, info.sequences, info.tokens, largest, tasks, lost=lost, packed=writer.packed)
 
 
 def write_ledger(
@@ -153,6 +154,6 @@ def _verify(
     options = {name: written[name] for name in shared & written.keys() if written[name] != usual[name]}
     if "width" in shared and isinstance(written.get("width"), int):
         options["width"] = written["width"]  # even if it is the default, because the reader's default infers the width
-    if destination.rows is not None or content.is_segmented(destination.traits):
+    if destination.rows is not None or (destination.traits.keeps_boundaries and content.reader.info.is_samples):
         options["view"] = "samples"
     return verify_tokens(content, path, format_, target, options, workers, progress)

@@ -1078,13 +1078,13 @@ def kind_of(kind: Any) -> str:
 def chosen(container: Container, options: ReadOptions) -> Column:
     """Choose the column to read: the given one, else packed rows, else IDs, else text.
 
-    `attention_mask` is read with rows of IDs, unless each row is read as it is stored.
+    `attention_mask` is read with rows of IDs.
 
     Raises:
         UnsupportedError: No column fits, or several do; the error lists the columns of the file.
     """
     column = _column(container, options)
-    is_read = column.kind == "ids" and options.view == "documents"
+    is_read = column.kind == "ids"
     is_there = kind_of(typed(container.schema, ATTENTION)) in ("ids", _FLAGS)
     return column._replace(attention=ATTENTION) if is_read and is_there else column
 

@@ -225,8 +225,6 @@ class ColumnReader(RowsReader):
     ) -> None:
         hundred = 660 if isinstance(containers[0], ParquetContainer) else 680
         self.samples = options.view == "samples"
-        self.has_begins = column.packed and self.samples
-        self.has_labels = self.has_begins or column.has_masks
         reading = reading_of(containers, column, options, hints.eos_id)
         rows, names = Rows(hundred, column, reading, hints.allow_loss), rule.dividing(column.beside)
         others = [name for name in column.beside if name not in (names or ())]
@@ -258,6 +256,8 @@ class ColumnReader(RowsReader):
         super().__init__(groups, divides=divides, jobs=hints.jobs, is_decoded=hints.allow_partial)
         if column.beside and not divides:
             self.facts = RowFacts(int(self._firsts[-1]))
+        self.has_begins = self.samples and (column.packed or self.facts.divided > 0)
+        self.has_labels = self.has_begins or column.has_masks
         self.decoded_parts = len(groups)
         self.info = replace(self._info(containers, column, options, hints, found), damage=damage, lost=lost)
 
@@ -301,7 +301,8 @@ class ColumnReader(RowsReader):
             other_splits=found.others,
             odd=self.odd if column.has_masks or self.facts.uncounted else None,
             loss_masks=f'masks in "{LOSS_MASK}": {MASK_OPTION}' if unread_mask else "",
-            segmented=self.samples and column.packed,
+            segmented=self.has_begins,
+            unmasked=not column.has_masks and not self.facts.uncounted,
             fields=tuple(containers[0].schema.names),
             extras={
                 "column": column.name,

@@ -1,8 +1,8 @@
 """Write columns: each region becomes a part file of record batches; the commit joins the parts.
 
 The end of a group depends on the tokens alone, so that the output is the same for every choice of regions. If the
-source has loss masks, labels are written with the IDs; if rows hold several documents, masks and starts. The commit
-copies parts to an Arrow stream, and encodes each record batch as a row group of Parquet.
+source has loss masks, labels are written with the IDs, and of samples also positions and padding; packed rows have
+masks and starts. The commit copies parts to an Arrow stream, and encodes each record batch as a row group of Parquet.
 """
 
 from __future__ import annotations
@@ -24,7 +24,18 @@ import xxhash
 from numpy.typing import NDArray
 
 from tokfmt.core.format import REGION, Receipt, Region, Target, TokenWriter, WriterTraits, lost_empties
-from tokfmt.core.loss_mask import BEGINS, TARGET, labels_of, of_next
+from tokfmt.core.loss_mask import (
+    ATTENTION,
+    BEGINS,
+    LABELS,
+    LOSS_MASK,
+    POSITIONS,
+    STARTS,
+    TARGET,
+    beside_ids,
+    of_next,
+    places_stated,
+)
 from tokfmt.core.output import Output, preallocate, whole
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.reader import Layout, Separators, TokenReader, check_ids, check_interval
@@ -124,8 +135,8 @@ def _lost(options: WriteOptions, source: TokenReader, allow_loss: frozenset[str]
 
 
 def _packs(options: WriteOptions, source: TokenReader, allow_loss: frozenset[str]) -> bool:
-    """Return True if rows are packed: they hold several documents and store where each begins."""
-    within = source.info.segmented and "inner-boundaries" not in allow_loss
+    """Return True if rows are packed as Megatron-Bridge reads them, as they are to be, or are in the source."""
+    within = source.info.segmented and "inner-boundaries" not in allow_loss and STARTS in source.info.fields
     return options.pack_size is not None or (within and options.seq_len is None)
 
 
@@ -138,7 +149,7 @@ class ColumnWriter(TokenWriter):
         self._made: TokenReader | None = None
         self._numbers: list[int] | None = None
         self._finished: set[str] = set()
-        self.mask_columns: tuple[str, ...] = ()
+        self._beside: tuple[str, ...] | None = None
         self.ending: int | None = None
         self.masked = False
         plain = self.single or options.split is None or options.split.replace("-", "_").isidentifier()
@@ -171,8 +182,8 @@ class ColumnWriter(TokenWriter):
     def _types(self) -> list[tuple[str, str]]:
         """Name of each column, and the dtype of the items in its lists."""
         wide = self.options.dtype in ("uint32", "int64")
-        known = {"labels": "int64" if wide else "int32", "loss_mask": "int8", "seq_start_id": "int32"}
-        return [(self.options.column, self.options.dtype), *((name, known[name]) for name in self.mask_columns)]
+        known = {LABELS: "int64" if wide else "int32", LOSS_MASK: "int8", ATTENTION: "int8"}
+        return [(self.options.column, self.options.dtype), *((name, known.get(name, "int32")) for name in self._names)]
 
     @property
     def features(self) -> dict[str, object]:
@@ -181,13 +192,32 @@ class ColumnWriter(TokenWriter):
 
     def _rows(self, source: TokenReader) -> TokenReader:
         if self._made is None:
-            packs = _packs(self.options, source, self.target.allow_loss)
-            masked = source.marks(0, 0) is not None and "loss-mask" not in self.target.allow_loss
-            self.mask_columns = ("loss_mask", "seq_start_id") if packs else ("labels",) if masked else ()
-            self.masked = masked
+            if self._beside is None:
+                self._beside = self._columns_beside(source)
             self.ending = source.info.eos_id if source.info.separators is Separators.TRAILING else None
             self._made = self._arranged(source)
         return self._made
+
+    def _columns_beside(self, source: TokenReader) -> tuple[str, ...]:
+        """Return the names of the columns beside the IDs."""
+        options, allow_loss, info = self.options, self.target.allow_loss, source.info
+        self.masked = source.marks(0, 0) is not None and "loss-mask" not in allow_loss
+        if _packs(options, source, allow_loss):
+            return LOSS_MASK, STARTS
+        labels = (LABELS,) if self.masked and not info.unmasked else ()
+        if not self.masked or info.layout is not Layout.SAMPLES or options.seq_len is not None:
+            return labels
+        left = (POSITIONS,) if "inner-boundaries" in allow_loss else ()
+        return *labels, *(name for name in places_stated(source) if name not in left)
+
+    @property
+    def packed(self) -> bool:  # type: ignore[override]
+        """See `TokenWriter.packed`; not if this writer packs documents itself, which are counted."""
+        return self.options.pack_size is None and not {POSITIONS, ATTENTION, STARTS}.isdisjoint(self._names)
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return self._beside or ()
 
     def _arranged(self, source: TokenReader) -> TokenReader:
         if self.options.pack_size is not None and source.info.layout is not Layout.SAMPLES:
@@ -332,12 +362,12 @@ class ColumnWriter(TokenWriter):
 
     def _others(self, rows: TokenReader, ids: Any, start: int, bounds: Any) -> Iterator[tuple[Any, Any]]:
         """Yield offsets and values of each column of labels or masks for some rows, in the order of `_types`."""
-        if not self.mask_columns:
+        if not self._names:
             return
         found = rows.marks(start, start + len(ids))
         marks = np.full(len(ids), TARGET, np.uint8) if found is None else found
-        if "labels" in self.mask_columns:
-            yield bounds, labels_of(ids, marks)
+        if STARTS not in self._names:
+            yield from ((bounds, values) for values in beside_ids(self._names, ids, marks, bounds))
             return
         begins = marks & BEGINS != 0
         begins[bounds[:-1][bounds[:-1] < len(ids)]] = True

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from tokfmt.core.loss_mask import COUNTING, LABELS, LOSS_MASK
+from tokfmt.core.loss_mask import COUNTING, LABELS, LOSS_MASK, OTHER
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.formats.jsonl.lines import Lines
 from tokfmt.formats.jsonl.parse import ABSENT, Fault, Parsed, kind_of
 from tokfmt.formats.jsonl.part import First
-from tokfmt.model.rows import OTHER, Column, IdRows, Misfit, Reading, Report, first_in_rows, other_value, with_columns
+from tokfmt.model.rows import Column, IdRows, Misfit, Reading, Report, first_in_rows, other_value, with_columns
 
 CODE = "TF520"
 OPTIONS = {name: f"loss_mask={'own' if name == LOSS_MASK else name}" for name in COUNTING}
