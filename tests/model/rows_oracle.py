@@ -180,10 +180,10 @@ def read(ids, columns, choice=None, eos_id=None, *, is_own=False, pairs=False, s
         read.append([(ids[k], count) for k, count in zip(document, counts, strict=True)])
     left["divided"] = len([document for document in read if document]) > 1
     if samples:
-        counts = {
+        counted = {
             k: count for document, one in zip(documents, read, strict=True) for k, (_, count) in zip(document, one)
         }
         begins = {*sorted(firsts)[1:]} if dividing else set()
-        return [(ids[k], counts.get(k, False), k in begins, k not in kept) for k in range(size)], left
+        return [(ids[k], counted.get(k, False), k in begins, k not in kept) for k in range(size)], left
     read = [document for document in read if document] if dividing else [sum(read, [])]
     return read, left

@@ -181,9 +181,7 @@ def _first_difference(shared: tuple[TokenReader, TokenReader, bool], interval: t
             wanted, marks = expected.marks(a, b), written.marks(a, b)
         if wanted is not None and marks is not None:
             flags = (wanted ^ marks) & 1 != 0
-            if (
-                written.has_labels and written.shifted
-            ):  # a label is stored at the token before it, so the first token has none
+            if written.has_labels:  # a label is stored at the token before it, so the first token has none
                 firsts = expected.offsets(expected.sequence_at(a), expected.sequence_at(b - 1) + 1)
                 flags[firsts[(firsts >= a) & (firsts < b)] - a] = False
             different |= flags
