@@ -74,7 +74,8 @@ ARRAYS = [npz, hdf5, zarr_group]
 
 def examples(columns):
     names = list(columns)
-    return [example(**dict(zip(names, row, strict=True))) for row in zip(*columns.values(), strict=True)]
+    rows = [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    return [example(**{name: value for name, value in row.items() if value is not None}) for row in rows]
 
 
 def tfrecord(path, columns):
@@ -160,8 +161,10 @@ def test_rows_mean_the_same_in_every_format(write, case, tmp_path):
             assert any(note.startswith(number) and words in note for note in dataset.notes) == bool(facts[name])
         assert tokfmt.info(source).padding == facts["padding"] + facts["ended"] + facts["fill"]
     numbers = {"rows": len(columns["input_ids"]), **{name: number for name, number in facts.items() if number}}
-    for found in (tokfmt.stats(source, eos="none").datasets[0], *([tokfmt.info(source)] if write in SCANNED else [])):
-        assert {name: number for name, number in found.columns.items() if "." not in name} == numbers
+    stated = [tokfmt.stats(source, eos="none").datasets[0].columns]
+    stated += [tokfmt.info(source).columns] if write in SCANNED else []
+    for found in stated:
+        assert {name: number for name, number in found.items() if "." not in name} == numbers
 
 
 PADDED = [[11, 12, 3, 0, 21, 3, 0, 0], [31, 32, 33, 3, 0, 41, 42, 3], [51, 52, 9, 53, 3, 61, 3, 0]]

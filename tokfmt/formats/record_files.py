@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from tokfmt.core.findings import Audit, Finding
 from tokfmt.core.format import REGION, Format, Hints, Receipt, Region, Target, TokenWriter, WriterTraits
 from tokfmt.core.inspection import Inspection, Unreadable
-from tokfmt.core.loss_mask import ATTENTION, TARGET
+from tokfmt.core.loss_mask import TARGET
 from tokfmt.core.output import whole
 from tokfmt.core.ragged import Ragged, offsets_of
 from tokfmt.core.reader import Damage, TokenReader, batches, check_ids, check_interval
@@ -38,11 +38,12 @@ from tokfmt.errors import NO_DAMAGE, CorruptError, FormatError, TruncatedError, 
 from tokfmt.files.file import open_file
 from tokfmt.files.place import Place
 from tokfmt.model.rows import (
-    DIVIDING,
     Column,
     IdRows,
     Misfit,
     Reading,
+    announcement,
+    may_divide,
     some_rows,
     states_loss,
     unlike_labels,
@@ -116,7 +117,7 @@ class RecordFiles(RecordReader):
         self._is_text, self._is_plain = kind == "text", "loss-mask" in hints.allow_loss
         self._has_masks = states_loss(columns, self.reading) and not self._is_plain
         self.columns = tuple(columns)
-        self._divides = not {*DIVIDING, ATTENTION}.isdisjoint(columns)
+        self._divides = may_divide(columns)
         self._stated = dict(enumerate(counts)) if counts is not None else {}
         self._counts, self._damaged = {} if self._divides else dict(self._stated), frozenset[int]()
         damage = self._certain() if hints.allow_partial else []
@@ -125,9 +126,7 @@ class RecordFiles(RecordReader):
         stated = ", ".join(name for name in columns if states_loss([name], self.reading))
         masks = facts.pop("loss_masks", f"loss masks of its records ({stated})")
         facts = {"field": kind, "loss_masks": masks if self._has_masks else "", **facts}
-        if self._divides:
-            read = f"{', '.join(columns)} beside the IDs are read: padding is left out, and packed rows are divided"
-            facts["notes"] = (*facts.get("notes", ()), read)
+        facts["notes"] = (*facts.get("notes", ()), *announcement(columns))
         self.info = RecordInfo(kind, sum(self._sizes), records, random_access=False, damage=tuple(damage), **facts)
 
     @abstractmethod

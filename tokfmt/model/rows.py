@@ -144,6 +144,17 @@ def _are_labels(targets: NDArray[Any], ids: NDArray[Any]) -> bool:
     return bool(((targets == ids) | (targets == 0) | (targets == IGNORED)).all())
 
 
+def may_divide(names: Collection[str]) -> bool:
+    """Return whether columns may divide rows, or leave out IDs of them."""
+    return not {*DIVIDING, ATTENTION}.isdisjoint(names)
+
+
+def announcement(names: Collection[str]) -> tuple[str, ...]:
+    """Return the note on columns of records that are read one after the other, so that no numbers are known before."""
+    what = f"{', '.join(names)} beside the IDs are read"
+    return (f"{what}: padding is left out, and packed rows are divided",) if may_divide(names) else ()
+
+
 def states_loss(names: Collection[str], how: Reading) -> bool:
     """Return whether columns state which IDs count in the loss."""
     return not {*COUNTING, COMPLETION}.isdisjoint(names) or (how.pairs and TARGETS in names)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tokfmt.core.chats import COMPLETION, PROMPT, Pairs, field_of_chats, has_message_keys
 from tokfmt.core.field_path import keys_of
 from tokfmt.core.findings import Problem, loss_in, noted
-from tokfmt.core.loss_mask import ATTENTION, COUNTING, LABELS, LOSS_MASK, STARTS, mask_fields
+from tokfmt.core.loss_mask import ATTENTION, COUNTING, LABELS, LOSS_MASK, STARTS
 from tokfmt.core.ragged import offsets_of
 from tokfmt.errors import (
     CorruptError,
@@ -38,10 +38,10 @@ from tokfmt.model.rows import (
     ALL_POSITIONS,
     DIVIDING,
     SECOND,
-    TARGET_SEGMENTS,
     TARGETS,
     Reading,
     are_pairs,
+    columns_to_read,
     states_loss,
 )
 from tokfmt.wording import counted, printable
@@ -1102,8 +1102,6 @@ def _column(container: Container, options: ReadOptions) -> Column:
             what = f'column "{printable(name)}" holds {"no text" if options.text_field else "neither IDs nor text"}'
             raise UnsupportedError(container.path, what, found=listed)
         return Column(kind, name, *_beside(container.path, every, options)) if kind == "ids" else Column(kind, name)
-    if all(every.get(name) == "ids" for name in PACKED):
-        return Column("ids", "input_ids", PACKED[1:])
     for name in IDS:
         if every.get(name) == "ids":
             return Column("ids", name, *_beside(container.path, every, options))
@@ -1112,18 +1110,17 @@ def _column(container: Container, options: ReadOptions) -> Column:
             raise UnsupportedError(container.path, what, expected="list<int32>", found=str(typed(schema, name)))
     for name, second in SECOND.items():
         if every.get(name) == every.get(second) == "ids":
-            masks, is_unread = _beside(container.path, every, options)
-            segments = (TARGET_SEGMENTS,) if second == TARGETS and every.get(TARGET_SEGMENTS) == "ids" else ()
-            return Column("ids", name, (*masks, second, *segments), is_unread)
+            return Column("ids", name, *_beside(container.path, every, options, name))
     return _text_column(container, every, listed)
 
 
-def _beside(path: Place, every: Mapping[str, str], options: ReadOptions) -> tuple[tuple[str, ...], bool]:
+def _beside(
+    path: Place, every: Mapping[str, str], options: ReadOptions, first: str = ""
+) -> tuple[tuple[str, ...], bool]:
     """Return the columns of labels, masks and starts to read, and whether "loss_mask" is not read."""
     there = [name for name, kind in every.items() if kind == "ids" or (kind == _FLAGS and name in COUNTING[1:])]
-    masks = mask_fields(path, there, options.loss_mask)
-    starts = tuple(name for name in DIVIDING if name in there and name != STARTS)
-    return (*masks, *starts), LOSS_MASK in there and options.loss_mask is None
+    names = tuple(name for name in columns_to_read(path, there, options.loss_mask, first) if name != ATTENTION)
+    return names, LOSS_MASK in there and options.loss_mask is None and LOSS_MASK not in names
 
 
 def _text_column(container: Container, every: Mapping[str, str], listed: str) -> Column:

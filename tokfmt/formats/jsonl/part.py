@@ -21,7 +21,17 @@ from tokfmt.formats.jsonl.index import RawIndex, misplaced
 from tokfmt.formats.jsonl.lines import Lines, Positions, TextFile, border, line_number, walk
 from tokfmt.formats.jsonl.options import ReadOptions
 from tokfmt.formats.jsonl.parse import Document, Fault, Kind, Parser, dotted, line_error, load
-from tokfmt.model.rows import ALL_POSITIONS, DIVIDING, SECOND, TARGET_SEGMENTS, TARGETS, Reading, are_pairs, states_loss
+from tokfmt.model.rows import (
+    ALL_POSITIONS,
+    DIVIDING,
+    SECOND,
+    TARGET_SEGMENTS,
+    TARGETS,
+    Reading,
+    are_pairs,
+    may_divide,
+    states_loss,
+)
 
 Numbering = Callable[[], Callable[[Lines], Sequence[int]]]
 """Returns a function of lines that returns the index of the line of each record. A line of no record has none, and a
@@ -230,7 +240,6 @@ class First(NamedTuple):
         chats: Its text is a list of messages, or a prompt with its completion.
         pairs: What its prompt and its completion are.
         fields: The names of its fields.
-        numbers: Its `attention_mask` numbers the documents in it, or may divide it at known separators.
         are_completions: Its `targets` are no labels; see `model.rows.are_pairs`.
     """
 
@@ -244,7 +253,6 @@ class First(NamedTuple):
     chats: bool = False
     pairs: Pairs = ""
     fields: tuple[str, ...] = ()
-    numbers: bool = False
     are_completions: bool = False
 
     @property
@@ -255,8 +263,8 @@ class First(NamedTuple):
 
     @property
     def is_packed(self) -> bool:
-        """True if records hold several documents, whose starts are read."""
-        return self.numbers or not {*DIVIDING}.isdisjoint(self.announced)
+        """True if records may hold several documents."""
+        return may_divide(self.announced)
 
     def parser(self, *, others: bool) -> Parser:
         """Return a parser of the records; with `others`, it ignores other fields."""
@@ -368,7 +376,6 @@ def _of_ids(
         chosen = (*chosen, LOSS_MASK)
     starts = tuple(name for name in DIVIDING if name != STARTS or LOSS_MASK in chosen)
     columns = tuple(name for name in (*chosen, *starts, ATTENTION, *_with(second)) if name not in others)
-    numbered = record.get(ATTENTION) if ATTENTION in there else ()
     return First(
         "ids",
         keys,
@@ -380,7 +387,6 @@ def _of_ids(
             *(name for name in ALL_POSITIONS if name in nested),
         ),
         has_unread_mask=choice is None and LOSS_MASK in there and LOSS_MASK not in chosen,
-        numbers=any(type(value) is int and value > 1 for value in numbered or ()),
         are_completions=second == TARGETS and are_pairs(there, [(record[keys[0]], record[second])]),
     )
 

@@ -12,7 +12,7 @@ import numpy as np
 from tokfmt.core.chats import CHATS, PAIRS
 from tokfmt.core.field_path import shown_path
 from tokfmt.core.format import Hints
-from tokfmt.core.loss_mask import ATTENTION, LOSS_MASK, MASK_OPTION, TARGET
+from tokfmt.core.loss_mask import LOSS_MASK, MASK_OPTION, TARGET
 from tokfmt.core.ragged import Ragged, offsets_of
 from tokfmt.core.reader import ByteOffset, Damage, check_interval
 from tokfmt.core.records import Block, Line, RecordBatch, RecordInfo, RecordReader, SkippedRecords, Spot
@@ -24,7 +24,7 @@ from tokfmt.formats.jsonl.lines import Lines, TextFile, border, line_number
 from tokfmt.formats.jsonl.options import ReadOptions
 from tokfmt.formats.jsonl.parse import Fault, Kind, Parsed, Parser, Problem, line_error
 from tokfmt.formats.jsonl.part import Part, first_record
-from tokfmt.model.rows import ALL_POSITIONS, DIVIDING, IdRows, some_rows
+from tokfmt.model.rows import ALL_POSITIONS, IdRows, announcement, some_rows
 
 _LISTED = 8  # damaged lines that a message lists by number
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -57,10 +57,7 @@ class JsonlReader(RecordReader):
         self.options, self.allow_loss = options, hints.allow_loss
         self.collect, self._partial, self._eos_id = hints.collect_invalid, hints.allow_partial, hints.eos_id
         plain = [Part(text, index, options.max_line, None) for text, index in texts]
-        first = first_record(plain, options, is_lenient=self._lenient, collects=self.collect)
-        if self._eos_id is not None and ATTENTION in first.announced:  # It may divide any record.
-            first = first._replace(numbers=True)
-        self._first = first
+        self._first = first = first_record(plain, options, is_lenient=self._lenient, collects=self.collect)
         self._masks = None if "loss-mask" in self.allow_loss else first.masks
         numbering = self._numbering if self._lenient or first.is_packed else None
         self.parts = [Part(text, index, options.max_line, numbering) for text, index in texts]
@@ -75,11 +72,7 @@ class JsonlReader(RecordReader):
         notes += [
             f'"{name}" of its records is not read: it holds lists' for name in first.passed if name in ALL_POSITIONS
         ]
-        if ATTENTION in first.announced:
-            notes.append(f'"{ATTENTION}" of its records is read: what it excludes at their ends is padding, left out')
-        if first.is_packed:
-            name = next((name for name in DIVIDING if name in first.announced), ATTENTION)
-            notes.append(f'its records are packed rows, which "{name}" divides into their documents')
+        notes += announcement(first.announced)
         indexes = [part.index for part in self.parts if part.index is not None]
         known = len(indexes) == len(self.parts) and numbering is None
         self.info = RecordInfo(
