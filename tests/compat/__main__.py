@@ -17,6 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet
 
 import tokfmt
 from benchmarks.environments import Absent, environment
@@ -65,19 +66,21 @@ class Exchange:
     separator: bool = True  # stored with the documents
     masked: tuple[str, ...] = ()  # files that take the documents with masks, each its share
     packed: str = ""  # a file of rows of several documents
+    rows: str = ""  # what upstream writes of such rows, with the columns that trainers read beside the IDs
 
 
 EXCHANGES = {
-    "jsonl": Exchange(HUGGING_FACE, "datasets: load_dataset, to_json", "{}.jsonl", separator=False),
+    "jsonl": Exchange(HUGGING_FACE, "datasets: load_dataset, to_json", "{}.jsonl", separator=False,
+                      rows="rows.jsonl"),
     "parquet": Exchange(HUGGING_FACE, "datasets: load_dataset, to_parquet", "{}.parquet", separator=False,
-                        masked=("masked/0.parquet", "masked/1.parquet"), packed="packed.parquet"),
-    "arrow": Exchange(HUGGING_FACE, "datasets: load_from_disk, save_to_disk", "{}", separator=False),
+                        masked=("masked/0.parquet", "masked/1.parquet"), packed="packed.parquet", rows="rows.parquet"),
+    "arrow": Exchange(HUGGING_FACE, "datasets: load_from_disk, save_to_disk", "{}", separator=False, rows="rows"),
     "megatron": Exchange(MEGATRON, "megatron-core: IndexedDataset, IndexedDatasetBuilder", "{}_document.bin"),
     "litdata": Exchange(
-        LITDATA, "litdata: StreamingDataset with TokensLoader, optimize", "{}", write_wide=("compression=zstd:7",)
+        LITDATA, "litdata: StreamingDataset with TokensLoader, optimize", "{}", write_wide=("compression=zstd:7",), rows="rows"
     ),
     "mds": Exchange(
-        MOSAIC, "mosaicml-streaming: StreamingDataset, MDSWriter", "{}", write_wide=("compression=zstd",)
+        MOSAIC, "mosaicml-streaming: StreamingDataset, MDSWriter", "{}", write_wide=("compression=zstd",), rows="rows"
     ),
     "datatrove": Exchange(
         DATATROVE, "datatrove: DatatroveFileDataset, DocumentTokenizerMerger, TokenizedFile", "{}.ds",
@@ -98,9 +101,11 @@ EXCHANGES = {
         write_wide=("variant=llama3",),
     ),
     "webdataset": Exchange(WEBDATASET, "webdataset: WebDataset, TarWriter", "{}", separator=False),
-    "tfrecord": Exchange(TFRECORD, "tfrecord: tfrecord_loader, TFRecordWriter", "{}.tfrecord", separator=False),
+    "tfrecord": Exchange(TFRECORD, "tfrecord: tfrecord_loader, TFRecordWriter", "{}.tfrecord", separator=False,
+                         rows="rows.tfrecord"),
     "arrayrecord": Exchange(
-        ARRAY_RECORD, "array_record: ArrayRecordReader, ArrayRecordWriter", "{}.array_record", separator=False
+        ARRAY_RECORD, "array_record: ArrayRecordReader, ArrayRecordWriter", "{}.array_record", separator=False,
+        rows="rows.array_record",
     ),
     "array": Exchange(PLAIN, "numpy: load, save", "{}.npy"),
     "flat-tokens": Exchange(PLAIN, "zarr: loader and writer of seqax, restated", "{}.zarr"),
@@ -139,6 +144,7 @@ def run(name, exchange, python, home, eos):
     ours, theirs = (home / exchange.path.format(whose) for whose in ("ours", "theirs"))
     told = {"documents": documents, "eos": eos, "ours": str(ours), "theirs": str(theirs)}
     told |= with_masks(name, exchange, documents, home, eos)
+    told |= {"rows": str(home / exchange.rows) if exchange.rows else "", "columns": columns_of(told)}
     (home / "corpus.json").write_text(json.dumps(told))
     source = home / "source.jsonl"
     source.write_text("".join(json.dumps({"input_ids": document}) + "\n" for document in documents))
@@ -158,8 +164,35 @@ def run(name, exchange, python, home, eos):
         if exchange.masked:
             flags = found.reader.marks(0, found.info.tokens) & TARGET
             compare([flags.tolist()], [[flag for mask in told["masks"] for flag in mask[:-1]]])
-            return said["read"], f"{len(kept)} documents with masks"
-    return said["read"], f"{len(kept)} documents"
+    what = f"{len(kept)} documents{' with masks' if exchange.masked else ''}"
+    return said["read"], f"{what}, {compared_rows(name, told)}" if exchange.rows else what
+
+
+def columns_of(told):
+    """Documents packed into rows of 512 IDs, with the columns that trainers read: labels, positions and padding."""
+    found = {"input_ids": [[]], "labels": [[]], "attention_mask": [[]], "position_ids": [[]]}
+    for document, mask in zip(told["documents"], told["masks"]):
+        if len(found["input_ids"][-1]) + len(document) > 512:
+            for rows in found.values():
+                rows.append([])
+        for k, (token, flag) in enumerate(zip(document, mask)):
+            for rows, value in zip(found.values(), (token, token if flag else -100, 1, k)):
+                rows[-1].append(value)
+    for name, rows in found.items():
+        for row in rows:
+            row += [-100 if name == "labels" else 0] * (512 - len(row))
+    return found
+
+
+def compared_rows(name, told):
+    """The documents and labels that tokfmt reads in the rows that upstream wrote."""
+    out = Path(told["rows"]).with_name("read.parquet")
+    tokfmt.convert(told["rows"], out, format=name, eos="none")
+    found = pyarrow.parquet.read_table(out).to_pydict()
+    pairs = [pair for pair in zip(told["documents"], told["masks"]) if pair[0]]
+    compare(found["input_ids"], [document for document, _ in pairs])
+    compare(found["labels"], [[one if flag else -100 for one, flag in zip(*pair)] for pair in pairs])
+    return f"{len(told['columns']['input_ids'])} packed rows with columns"
 
 
 def with_masks(name, exchange, documents, home, eos):

@@ -25,13 +25,16 @@ def written(path, records, options):
     out.close()
 
 
+def example(columns):
+    found = example_pb2.Example()
+    for name, values in columns.items():
+        found.features.feature[name].int64_list.value.extend(values)
+    return found.SerializeToString()
+
+
 def write(corpus):
-    examples = []
-    for document in corpus.documents:
-        example = example_pb2.Example()
-        example.features.feature["input_ids"].int64_list.value.extend(document)
-        examples.append(example.SerializeToString())
-    written(corpus.theirs, examples, "group_size:7,zstd")
+    written(corpus.theirs, [example({"input_ids": document}) for document in corpus.documents], "group_size:7,zstd")
+    written(corpus.rows, [example(row) for row in corpus.each_row], "group_size:1")
 
 
 exchange.main({"arrayrecord": (read, write)})

@@ -15,7 +15,8 @@ class Corpus:
     """Documents without their separator; `ours` and `theirs` are where tokfmt and upstream write.
 
     Of a format that carries loss masks, `masks` has one of each stored document, `masked` the files that tokfmt wrote
-    with them, one after the other, and `packed` one of rows of several documents.
+    with them, one after the other, and `packed` one of rows of several documents. `rows` is where upstream writes such
+    rows with `columns` beside their IDs.
     """
 
     def __init__(self, home):
@@ -24,6 +25,12 @@ class Corpus:
         self.documents, self.eos = told["documents"], told["eos"]
         self.ours, self.theirs = told["ours"], told["theirs"]
         self.masks, self.masked, self.packed = told["masks"], told["masked"], told["packed"]
+        self.rows, self.columns = told["rows"], told["columns"]
+
+    @property
+    def each_row(self):
+        """The columns of each of the rows that upstream writes as `rows`."""
+        return [dict(zip(self.columns, row)) for row in zip(*self.columns.values())]
 
     @property
     def flags(self):

@@ -43,6 +43,7 @@ def write(method):
             **({"labels": exchange.labels(corpus.documents, corpus.masks)} if corpus.masked else {}),
         }
         getattr(datasets.Dataset.from_dict(columns), method)(corpus.theirs)
+        getattr(datasets.Dataset.from_dict(corpus.columns), method)(corpus.rows)
 
     return written
 

@@ -30,7 +30,12 @@ def tensors(path):
         yield torch.from_numpy(np.array(document, np.uint16 if corpus.width == 2 else np.int32))
 
 
+def row(values):
+    return {name: torch.tensor(one) for name, one in values.items()}
+
+
 def write(corpus):
+    optimize(fn=row, inputs=corpus.each_row, output_dir=corpus.rows, chunk_bytes="1MB", num_workers=1)
     optimize(
         fn=tensors, inputs=[str(corpus.home)], output_dir=corpus.theirs, chunk_size=4096 * LENGTH,
         item_loader=TokensLoader(LENGTH), num_workers=1,

@@ -15,6 +15,10 @@ def write(corpus):
     for document in corpus.documents:
         out.write({"input_ids": (document, "int")})
     out.close()
+    out = TFRecordWriter(corpus.rows)
+    for row in corpus.each_row:
+        out.write({name: (values, "int") for name, values in row.items()})
+    out.close()
 
 
 exchange.main({"tfrecord": (read, write)})
