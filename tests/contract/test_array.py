@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import shutil
 from contextlib import suppress
 
 import h5py
@@ -177,11 +178,18 @@ def test_files_of_one_dataset_are_of_one_kind(tmp_path):
     kinds = {"documents": [0, 1, 4], "stream": None, "rows": None, "long": None}
     for name, ends in kinds.items():
         ids = np.arange(1, 5).reshape({"rows": (2, 2), "long": (1, 4)}.get(name, -1))
-        np.savez(tmp_path / f"{name}.npz", tokens=ids, **({} if ends is None else {"offsets": ends}))
+        with h5py.File(tmp_path / f"{name}.h5", "w") as file:
+            file["tokens"] = ids
+            if ends is not None:
+                file["offsets"] = ends
     for first in kinds:
         for second in kinds.keys() - {first}:
-            with pytest.raises(TokfmtError, match=rf"{second}\.npz: is not read as {first}\.npz is: expected "):
-                tokfmt.open([tmp_path / f"{first}.npz", tmp_path / f"{second}.npz"], eos="none")
+            home = tmp_path / f"{first} and {second}"
+            home.mkdir()
+            for number, name in enumerate((first, second)):
+                shutil.copy(tmp_path / f"{name}.h5", home / f"{number}.h5")
+            with pytest.raises(TokfmtError, match=r"1\.h5: is not read as 0\.h5 is: expected "):
+                tokfmt.open(home, format="array", eos="none")
 
 
 @pytest.mark.parametrize("tokens", ["tokens", "input_ids"])

@@ -1,5 +1,6 @@
 """Which ID is the separator of a source: what is stated, unless the ends of the sequences show another one."""
 
+import gzip
 import itertools
 import json
 import pickle
@@ -201,3 +202,88 @@ def test_a_separator_that_the_files_state_need_not_occur(tmp_path):
     for stated in ({}, {"eos": 50256}, {"ignore_manifest": True}):
         with tokfmt.open(tmp_path / "x.h5", **stated) as dataset:
             assert dataset[:].tolist() == [[0] * 9]
+
+
+# several sources, and what later commands know
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize(
+    ("sizes", "ends", "expected"),
+    [
+        ((9, 3), (7, 7), 7),  # the first one shows it
+        ((3, 1, 9), (7, 7, 7), 7),
+        ((3, 3, 3), (7, 7, 7), 7),  # all together show it, as one folder does
+        ((3, 3), (7, 7), None),
+        ((9, 3), (7, 8), None),  # the second one has other ends
+    ],
+)
+def test_few_sequences_are_read_as_those_beside_them(name, sizes, ends, expected, tmp_path):
+    """Trimmed where all end with the ID that the others have, and in no source of another end; see `separator_beside`."""
+    paths, kept = [], []
+    for number, (size, end) in enumerate(zip(sizes, ends, strict=True)):
+        (home := tmp_path / str(number)).mkdir()
+        documents = texts(size, lambda _, end=end: [end])
+        paths.append(dataset(home, name, documents))
+        is_trimmed = size >= 8 or end == expected
+        kept += [one[:-1] if is_trimmed else one for one in documents]
+    report = tokfmt.convert(paths, tmp_path / "out.jsonl")
+    written = [json.loads(line)["input_ids"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert written == kept
+    assert report.sequences == len(kept)
+    if expected is not None:  # and no later step adds one to what has it
+        back = tmp_path / ("back_document.bin" if name == "megatron" else "back.pbin")
+        tokfmt.convert(tmp_path / "out.jsonl", back)
+        assert contents(back)[:2] == (kept, 7)
+
+
+@pytest.mark.parametrize(
+    "name", [*FORMATS, "datatrove", "mds", "flat-tokens", "jsonl", "parquet", "tfrecord", "litdata"]
+)
+def test_that_there_is_no_separator_is_a_fact_for_every_later_command(name, tmp_path):
+    documents = texts(20, lambda _: [7])
+    path = dataset(tmp_path, "modalities", documents)
+    out = tmp_path / {"megatron": "out_document.bin", "datatrove": "out.ds"}.get(name, f"out-{name}")
+    tokfmt.convert(path, out, to_format=name, eos="none")
+    assert json.loads(out.with_name(f"{out.name}.tokfmt.json").read_text())["eos_stored"] == "none"
+    with tokfmt.open(out) as found:
+        assert [one.tolist() for one in found] == documents
+    assert tokfmt.info(out).eos_id is None
+    assert tokfmt.stats(out).datasets[0].tokens == 80
+    (checked,) = tokfmt.check(out, deep=True)
+    assert (checked.tokens, [one.code for one in checked.findings]) == (80, [])
+    tokfmt.convert(out, tmp_path / "again.pbin")
+    assert contents(tmp_path / "again.pbin")[:2] == (documents, None)
+    assert contents(out, eos=7)[0] == [one[:-1] for one in documents]
+
+
+def test_a_stream_ends_with_its_file(tmp_path):
+    """Also where arrays are named one by one; and of OLMo, unless the documents inside of files end with the separator."""
+    np.save(tmp_path / "a.npy", np.array([1, 2, 0, 3, 4], "<u2"))
+    np.save(tmp_path / "b.npy", np.array([5, 6, 0], "<u2"))
+    report = tokfmt.convert([tmp_path / "a.npy", tmp_path / "b.npy"], tmp_path / "out.jsonl", eos=0)
+    assert [json.loads(line)["input_ids"] for line in (tmp_path / "out.jsonl").read_text().splitlines()] == [
+        [1, 2],
+        [3, 4],
+        [5, 6],
+    ]
+    assert any("not finished" in note for note in report.notes)
+    inside_of_one = ([1, 2, 3], [4, 5]), ([6, 7], [8]), [[1, 2, 3], [4, 5], [6, 7], [8]]
+    inside_of_all = ([1, 2, 0], [4, 5]), ([6, 7, 0], [8, 0]), [[1, 2], [4, 5, 6, 7], [8]]
+    for number, (*files, expected) in enumerate((inside_of_one, inside_of_all)):
+        (home := tmp_path / str(number)).mkdir()
+        for part, rows in enumerate(files):
+            np.array(sum(rows, []), "<u2").tofile(home / f"part-{part}-00000.npy")
+            ends = [0, *itertools.accumulate(map(len, rows))]
+            lines = "".join(f"{a},{b},id,src,0\n" for a, b in itertools.pairwise(ends))
+            (home / f"part-{part}-00000.csv.gz").write_bytes(gzip.compress(lines.encode()))
+        with tokfmt.open(home, format="olmo", options={"width": 2}, eos=0) as found:
+            assert [one.tolist() for one in found] == expected
+
+
+def test_the_likely_separator_of_a_stream_is_named_with_its_count(tmp_path):
+    np.array([*range(1, 5), 0] * 30, "<u2").tofile(tmp_path / "train.bin")
+    notes = tokfmt.info(tmp_path / "train.bin").notes
+    assert any("--eos 0" in note and "30 of its tokens" in note for note in notes)
+    np.arange(1, 150, dtype="<u2").tofile(tmp_path / "val.bin")
+    assert not any("--eos 149" in note for note in tokfmt.info(tmp_path / "val.bin").notes)

@@ -59,7 +59,10 @@ def lines(found: Overview, *, notes: bool = True) -> list[str]:
         ("size", _size(found)),
         ("samples", _samples(found)),
         ("fields", shortened(", ".join(map(printable, found.fields)), _FIELDS)),
-        ("sequences", _count(found.sequences, found.counts_from)),
+        (
+            "sequences",
+            _count(found.sequences, found.counts_from, is_divided=found.eos_id is not None or found.layout != "stream"),
+        ),
         ("tokens", _tokens(found)),
         ("dtype", _dtype(found)),
         ("largest ID", _largest(found)),
@@ -94,9 +97,9 @@ def _size(found: Overview) -> str:
     return files if found.size_bytes is None else f"{human_bytes(found.size_bytes)} in {files}"
 
 
-def _count(number: int | None, origin: str) -> str:
+def _count(number: int | None, origin: str, *, is_divided: bool = True) -> str:
     if number is None:
-        return "not known; tokfmt stats counts them"
+        return "not known; tokfmt stats counts them" if is_divided else "not known; --eos ID divides the stream"
     return f"{number:,}{' (by the manifest)' if origin == 'manifest' else ''}"
 
 

@@ -530,14 +530,16 @@ def _members(file: File) -> Iterator[bytes]:
 def _run_on(looks: Sequence[FileLayout], eos_id: int | None) -> tuple[Offsets, tuple[str, ...]]:
     """Join the documents of several files.
 
-    A document that does not end with its file continues in the next file, if its file is as long as the first.
+    A document that does not end with its file continues in the next file, if its file is as long as the first, and more
+    than half of the documents inside of files end with the separator.
 
     Returns:
         int64[documents + 1] of token positions; notes on documents that cross files.
     """
     readers = [FlatReader(replace(look, problems=())) for look in looks]
     ends = _ends_of(readers)
-    eos_id = _common_end(ends) if eos_id is None else eos_id
+    shown = _common_end(ends)
+    eos_id = shown if eos_id in (None, shown) else None
     starts, notes, base, goes_on = list[Offsets](), list[str](), 0, False
     for number, reader in enumerate(readers):
         total, begins = reader.info.tokens, reader.offsets(0, reader.info.sequences)

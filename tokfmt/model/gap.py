@@ -34,6 +34,7 @@ class Gap:
         stored: The separator is in the data. A manifest may state one that is not.
         counted: The manifest counts as many tokens as there are if every sequence ends with the separator.
         common: If the separator is not known: an ID that ends nearly all sequences, and how many; None without one.
+        only: If the separator is not known: the ID that ends all sequences that are not empty; None without one.
         overrules: The ID that the manifest or the file states, which fewer sequences end with.
         path: The dataset, for messages.
         parts: The gaps of the datasets that were joined.
@@ -53,6 +54,7 @@ class Gap:
     stored: bool = True
     counted: bool = False
     common: tuple[int, int] | None = None
+    only: int | None = None
     overrules: int | None = None
     path: str = ""
     parts: tuple[Gap, ...] = ()

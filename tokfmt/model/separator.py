@@ -9,7 +9,7 @@ changes a byte of a result: each sequence is trimmed by its own tokens. A stream
     file          what the format stores
     tokenizer     the tokenizer in use, or the one that the manifest states
     convention    the format
-    inferred      the ends of sequences
+    inferred      the ends of sequences; of fewer than `ENOUGH`, those of the sources beside them
 """
 
 from __future__ import annotations
@@ -82,6 +82,10 @@ class Ends(NamedTuple):
     inside: Callable[[int], bool]
     tokens: Tokens | None = None
 
+    def all_are(self, id_: int) -> bool:
+        """Whether there is a sequence that is not empty, all of these end with an ID, and none has it inside."""
+        return self.full > 0 and set(self.counts) == {id_} and not self.inside(id_)
+
     @property
     def rival(self) -> int | None:
         """The ID that all non-empty ones end with, and that none of those searched has inside; None without one."""
@@ -152,6 +156,7 @@ def decide(
     tokenizer: int | None = None,
     most: int = _MOST,
     ends: Ends | None = None,
+    beside: int | None = None,
 ) -> Dataset:
     """Return a dataset that an index bounds, with its separator.
 
@@ -162,6 +167,7 @@ def decide(
         tokenizer: The separator of the tokenizer, if the IDs may be its own.
         most: Number of sequences that are looked at, at most.
         ends: What a look has shown already.
+        beside: The separator of sources that are read together with this one; see `separator_beside`.
 
     Raises:
         OptionError: `eos` contradicts what is stated, or what the data show.
@@ -180,6 +186,8 @@ def decide(
     separator = eos if eos is not None else tokenizer if stated is None else stated.id
     if separator is None:
         inferred = ends.rival if ends.full >= ENOUGH else None
+        if inferred is None and beside is not None and ends.all_are(beside):
+            inferred = beside
         return _ended(dataset, inferred, "" if inferred is None else "inferred", ends)  # S7, S8
     # S6: whether the IDs are those of a tokenizer, a conversion asks.
     if known != "tokenizer" and not ends.counts[separator] and (rival := ends.rival) is not None:
@@ -187,6 +195,23 @@ def decide(
     found = _ended(dataset, separator, known, ends)  # S2, S5, S6
     overruled = stated.id if stated is not None and stated.id != separator else None
     return found if overruled is None else replace(found, gap=replace(found.gap, overrules=overruled))
+
+
+def separator_beside(gaps: Sequence[Gap]) -> int | None:
+    """Return the separator for sources whose own sequences are too few to show it; None without one.
+
+    It is the only one that others have, or the only ID at the ends of all their sequences, if these are `ENOUGH`.
+
+    Args:
+        gaps: What is known of the separator of each source; `endings` of one that is not known.
+    """
+    known = {gap.id for gap in gaps if gap.id is not None and gap.stored}
+    few = [gap for gap in gaps if gap.known == "" and gap.lack]
+    only = {gap.only for gap in few}
+    if len(known) == 1:
+        return known.pop() if known & only else None
+    enough = not known and len(only) == 1 and sum(gap.lack for gap in few) >= ENOUGH
+    return only.pop() if enough else None
 
 
 def named(dataset: Dataset, eos: int, ends: Ends) -> Dataset:
@@ -261,6 +286,7 @@ def _ended(dataset: Dataset, separator: int | None, known: Known, ends: Ends) ->
         empty=ends.looked - ends.full,
         even=ends.looked == ends.full,
         common=_common(ends) if known == "" else None,
+        only=next(iter(ends.counts)) if known == "" and len(ends.counts) == 1 else None,
     )
     if separator is None:
         return replace(dataset, gap=gap)

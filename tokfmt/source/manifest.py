@@ -12,8 +12,9 @@
      "splits": {name: {"destination", "sequences", ...}},
      "more_sources": {"sources", "bytes", "files", "xxh3_128"}}
 
-- `eos_stored` is "none" if the separators of the source were left out: an ID at the end of a sequence is then content.
-  It is null if the destination stores no separator, and the source had none.
+- `eos_stored` is "none" if the separators of the source were left out, or if it is known to have none (`--eos none`):
+  an ID at the end of a sequence is then content. It is null if the destination stores no separator, and that of the
+  source was not known.
 - `bos_id` is the lead of the destination, or of the source if it was left out. `bos_stored` is "none" if no sequence of
   the destination begins with a lead: the ID at the beginning of a sequence is then content. Without a lead, both are
   null.

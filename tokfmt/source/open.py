@@ -30,6 +30,7 @@ from tokfmt.files.shard_names import names_by_directory, notes_on_shards, refuse
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.gap import Gap
 from tokfmt.model.readers import ContentReader, dataset_of, from_reader
+from tokfmt.model.separator import separator_beside
 from tokfmt.source.content import Manifest
 from tokfmt.source.discover import find_sources
 from tokfmt.source.manifest import (
@@ -105,13 +106,27 @@ def open_datasets(
     with (files and files[0].path.listing) or Listing() as listing:
         files = find_sources(request, listing=listing) if files is None else files
         of_folder = FolderManifests()
-        sources = [open_dataset(request, reading, of_one, of_folder) for of_one in _datasets(files)]
+        groups = _datasets(files)
+        sources = [open_dataset(request, reading, of_one, of_folder) for of_one in groups]
+        gaps = [_gap_of(source) for source in sources] if len(sources) > 1 else []
+        if (beside := separator_beside(gaps)) is not None:
+            few, reading = [gap.only == beside for gap in gaps], reading._replace(beside=beside)
+            sources = [
+                open_dataset(request, reading, of_one, of_folder) if is_few else source
+                for is_few, of_one, source in zip(few, groups, sources, strict=True)
+            ]
         for before, after in pairwise(sources):
             _check_apart(before, after)
     if len(sources) > 1:
         noted = notes_on_shards([path for source in sources for path in source.paths])
         sources[0] = sources[0]._replace(notes=(*sources[0].notes, *noted))
     return sources
+
+
+def _gap_of(source: Source) -> Gap:
+    """Return what is known of the separator of a source."""
+    gap, separator = Gap() if source.dataset is None else source.dataset.gap, source.separator
+    return replace(gap, id=separator.eos_id, stored=separator.is_stored, only=None if separator.doubt else gap.only)
 
 
 def open_dataset(
@@ -404,7 +419,7 @@ def _with_separator(
     counts = [manifest.content.get("separators") for manifest in manifests]
     separator, dataset = decided(
         stored,
-        request.eos,
+        "none" if request.eos is None and stated is not None and stated.is_none else request.eos,
         stated,
         stated if request.eos is None else known_separator(None, source.paths, manifests),
         default,
@@ -412,6 +427,7 @@ def _with_separator(
         reads_ends=reading.reads_ends,
         few=reading.few_sequences,
         max_sequences=reading.max_sequences,
+        beside=reading.beside,
         bare=any(isinstance(one, dict) and bool(one.get("bare")) for one in counts),
     )
     made_labels = all(manifest.made_labels for manifest in manifests)

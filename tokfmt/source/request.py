@@ -148,6 +148,7 @@ class Reading(NamedTuple):
         few_sequences: The command reads few sequences; see `Hints`.
         keeps_files: The files that were looked at to detect the format stay open for checksums; see `SourceFiles`.
         as_stored: The reader has the axis as it is stored, with the separators. No count is compared with a manifest.
+        beside: The separator of datasets that are read together with this one; see `separator.separator_beside`.
         reads_ends: Read the ends of sequences to infer a separator; with `SourceRequest.allow_partial`, read the whole
             dataset to find damage. False reads only what opening takes.
     """
@@ -160,6 +161,7 @@ class Reading(NamedTuple):
     few_sequences: bool = False
     keeps_files: bool = False
     as_stored: bool = False
+    beside: int | None = None
     reads_ends: bool = True
 
 

@@ -88,6 +88,11 @@ class Separator(NamedTuple):
     seen: str = ""
 
     @property
+    def is_none(self) -> bool:
+        """Return whether it is known that there is no separator, so that every ID is content."""
+        return self.eos_id is None and bool(self.source)
+
+    @property
     def stated(self) -> Separator:
         """The separator without the IDs that were seen."""
         return self._replace(endings=())
@@ -370,6 +375,8 @@ def known_separator(choice: EosChoice, paths: Sequence[Place], manifests: Sequen
         eos_id, _ = manifest.ids
         if eos_id is not None:
             return Separator(eos_id, f"manifest of {path.name}", is_stored=eos_id not in left_out)
+    if left_out == {None} and all(manifest.content.get("eos_stored") == "none" for manifest in manifests):
+        return Separator(None, f"manifest of {paths[0].name}")
     return None
 
 
@@ -416,7 +423,7 @@ def without_ends(
         each: Look at the end of each sequence; see `SourceRequest.every_end`.
     """
     separator, path = source.separator, source.paths[0]
-    is_content = not separator.is_stored or separator.source == NO_SEPARATOR
+    is_content = not separator.is_stored or separator.is_none
     if eos_id is None or is_content or eos_id in (axis.info.eos_id, axis.info.free_of):
         return axis, []
     if source.bos_id is not None and isinstance(axis, ContentReader):
@@ -450,12 +457,13 @@ def decided(
     few: bool = False,
     max_sequences: int | None = None,
     bare: bool = False,
+    beside: int | None = None,
 ) -> tuple[Separator, Dataset | None]:
     """Return the separator of an opened source; and its dataset, if an index bounds sequences that may end with one.
 
     Args:
         stored: The reader of the dataset as it is stored.
-        choice: The option `eos`.
+        choice: The option `eos`; "none" if the manifests state that there is none.
         by_request: The separator from `known_separator`.
         by_manifest: The same without a choice.
         tokenizer_eos: The separator of the tokenizer.
@@ -464,6 +472,7 @@ def decided(
         few: The command reads few sequences; see `endings`.
         max_sequences: See `endings.few_runs`.
         bare: The manifest counts sequences without a separator. Here, these are empty.
+        beside: See `Reading`.
 
     Raises:
         OptionError: `choice` contradicts the dataset.
@@ -484,7 +493,7 @@ def decided(
     if stated is None and info.eos_id is not None:
         stated = Statement(info.eos_id, "file")
     try:
-        dataset = decide(dataset, choice, stated, tokenizer_eos, ends=ends)
+        dataset = decide(dataset, choice, stated, tokenizer_eos, ends=ends, beside=beside)
     except (OptionError, ConversionError) as error:
         raise _located(error, path) from None
     gap = dataset.gap
@@ -492,7 +501,7 @@ def decided(
         gap = replace(gap, even=False)
         dataset = replace(dataset, gap=gap)
     source = {
-        "user": GIVEN if gap.id is not None else NO_SEPARATOR,
+        "user": GIVEN if gap.id is not None else by_request.source if by_request is not None else NO_SEPARATOR,
         "manifest": by_manifest.source if by_manifest is not None else "",
         "file": info.eos_from or "format",
         "tokenizer": "tokenizer",
@@ -501,6 +510,7 @@ def decided(
     if gap.known == "inferred":
         source = "inferred"
         seen += ", and none has it inside" if ends.tokens is not None else ", and none that was searched has it inside"
+        seen += ", as in the sources beside it" if ends.full < ENOUGH else ""
     endings = tuple(ends.counts)
     some = ends.tokens if gap.known == "inferred" else None
     if gap.known == "inferred" and some is None:
@@ -518,7 +528,7 @@ def _located(error: OptionError | ConversionError, path: Place) -> OptionError |
 
 def _undivided(info: Info, separator: Separator) -> list[str]:
     """Return the note on a stream that is read as one sequence because its separator is not known."""
-    is_known = separator.eos_id is not None or separator.source == NO_SEPARATOR
+    is_known = separator.eos_id is not None or separator.is_none
     if is_known or not info.tokens or info.separators not in (Separators.AFTER, Separators.BEFORE):
         return []
     why = "the separator is not known; --eos ID splits it"
@@ -665,7 +675,7 @@ def _looked_at(stored: TokenReader, gap: Gap, path: Place) -> ContentReader:
 
 def _on_unknown(separator: Separator, gap: Gap) -> list[str]:
     """Return the note on sequences that are kept as stored because their separator is not known."""
-    if separator.doubt or separator.source == NO_SEPARATOR:
+    if separator.doubt or separator.is_none:
         return []
     if gap.common is None:
         return [_KEPT]
@@ -695,8 +705,8 @@ def _of_stream(
         if is_unfinished(split):
             notes.append(unfinished(eos_id))
         return split, notes
-    if separator.source == NO_SEPARATOR:
-        return stored, [f"read as one sequence of {info.tokens:,} tokens ({NO_SEPARATOR})"]
+    if separator.is_none:
+        return stored, [f"read as one sequence of {info.tokens:,} tokens ({separator.source})"]
     if note := _undivided(info, separator):
         return stored, note
     raise SeparatorUnknownError(path, "a stream of tokens whose separator is not known")

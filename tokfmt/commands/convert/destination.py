@@ -291,7 +291,8 @@ def _gap_of(source: Source) -> Gap:
     if separator.source == "tokenizer":
         refuse_other_ends(source)
     gap = Gap() if source.dataset is None else source.dataset.gap
-    origin: Known = "user" if separator.source in {GIVEN, NO_SEPARATOR} else gap.known
+    by_user: Known = "user" if separator.source in {GIVEN, NO_SEPARATOR} else gap.known
+    origin: Known = "manifest" if separator.is_none and by_user != "user" else by_user
     is_stored = separator.is_stored
     if isinstance(reader, RecordReader):  # Texts have none; rows of IDs may have one, if the user says so.
         is_stored = not reader.info.is_text and separator.source == GIVEN

@@ -59,7 +59,6 @@ from tokfmt.source.manifest import extent
 from tokfmt.source.open import contradicted, open_dataset, presuming
 from tokfmt.source.request import Reading, SourceFiles, SourceRequest
 from tokfmt.source.stored import (
-    NO_SEPARATOR,
     Source,
     contents_of,
     manifest_tokenizer,
@@ -490,7 +489,7 @@ def axis_to_walk(source: Source, stored: TokenReader, *, every_end: bool = False
         return Streamed(stored, eos_id), []
     if info.separators is Separators.BETWEEN and info.tokens:
         splits = "no separator known; --eos ID splits it"
-        why = NO_SEPARATOR if separator.source == NO_SEPARATOR else splits
+        why = separator.source if separator.is_none else splits
         return Indexed(stored, None, str(path)), [f"read as one sequence ({why})"]
     reader, notes = contents_of(source, stored, every_end=every_end)
     return axis_of(reader, str(path)), notes

@@ -119,7 +119,7 @@ class ArrayFormat(FlatFormat):
     name = "array"
     title = "NumPy, HDF5 and zarr arrays, bare integers"
     extensions = (".npy",)
-    joins_files = numbers_files = stores_rows = True
+    numbers_files = stores_rows = True
     stores = "sequences in order, empty ones too; samples of a recipe as rows; IDs up to 2^32-1"
     cannot_store = "sequences that contain the separator, unless boundaries=cu_seqlens"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
