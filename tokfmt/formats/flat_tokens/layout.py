@@ -103,11 +103,9 @@ class GroupLayout:
         self.store, self.json, self.group, self.options = store, json, group, options
         self.path = self.store.root / group.split if group.split else self.store.root
         self.attributes_path = self.store.root / group.key(".zattrs" if group.zarr_format == 2 else "zarr.json")
-        self.array = cache(self._array)
-
-    def _array(self, name: str) -> Array:
-        group, fill = self.group, self.options.holes == "fill"
-        return Array(self.store, group.key(name), group.zarr_format, [ITEMS[name]], fill=fill)
+        fill, version = options.holes == "fill", group.zarr_format
+        # What arrays keep of their chunks is freed with the layout, because its cache does not refer to it.
+        self.array = cache(lambda name: Array(store, group.key(name), version, [ITEMS[name]], fill=fill))
 
     @cached_property
     def attributes(self) -> Json:
