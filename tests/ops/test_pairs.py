@@ -62,6 +62,8 @@ SMALL = {"stage1": {"seq_len": 8}, "hdf5": {"seq_len": 8}, "flat-tokens": {"chun
 NO_EMPTY = ("stage1", "hdf5")
 BY_SEPARATOR = (*NO_EMPTY, "llmc", "nanogpt", "array")
 SCANNED = (*BY_SEPARATOR, "olmo")  # by others too, who split there: refused unless told
+ROWS = ("jsonl", "flat-tokens", "parquet", "arrow", "webdataset", "tfrecord", "arrayrecord")
+"""Are read without the separator at the end of a row, as --eos names it."""
 PAIRS = list(itertools.product(NAMES, NAMES))
 HUB = "jsonl"
 """Holds empty sequences, every ID, and separators inside sequences."""
@@ -108,6 +110,9 @@ def holdable(name, lists):
     """What a format can hold of some sequences."""
     allow_loss, most = EOS if name in SCANNED else None, LIMITS[name]
     kept = [[min(token, most) for token in one if token != allow_loss] for one in lists]
+    for one in kept if name in ROWS else ():
+        while one[-1:] == [EOS]:
+            one.pop()
     return [one for one in kept if one or name not in NO_EMPTY]
 
 
@@ -122,7 +127,7 @@ def refused(other, lists):
 @FUZZ_ONLY
 @pytest.mark.slow
 def test_every_pair_there_and_back(capsys):
-    """Whatever is refused is refused by its name, and nothing is left; all else comes back, the same to the byte."""
+    """Each pair refuses what it loses by its name and leaves nothing, or gives back the same bytes."""
     outcomes = {}
 
     def one_pair(home, one, other, lists):
@@ -130,15 +135,17 @@ def test_every_pair_there_and_back(capsys):
         if words := refused(other, lists):
             for k, word in enumerate(words):  # what offsets tell is refused before tokens are read, then the rest
                 with pytest.raises((LossyConversionError, TokenRangeError)) as caught:
-                    convert(source, home / "there", other, allow_loss=words[:k])
+                    convert(source, home / "there", other, format=one, allow_loss=words[:k])
                 assert word in str(caught.value)
             assert not (home / "there" / NAMES[other]).exists()
             return "refused"
-        there = convert(source, home / "there", other)
+        there = convert(source, home / "there", other, format=one)
         assert content(other, there) == lists
-        back = convert(there, home / "back", one)
+        back = convert(there, home / "back", one, format=other)
         assert content(one, back) == lists
-        assert tree(back) == tree(source)
+        # Beside an index, an empty document has no separator, and gets one in a format where nothing else marks it.
+        if [] not in lists or one in (*ROWS, *SCANNED) or other not in SCANNED:
+            assert tree(back) == tree(source)
         return "there and back"
 
     @settings(max_examples=20 if NIGHTLY else 3, deadline=None, suppress_health_check=list(HealthCheck))
@@ -153,7 +160,7 @@ def test_every_pair_there_and_back(capsys):
                 outcomes.setdefault((one, other), set()).add(outcome)
         for other in NAMES:  # what is read only
             with tempfile.TemporaryDirectory() as home:
-                held = holdable(other, [[min(token, 2**31 - 1) for token in one] for one in lists])
+                held = holdable(HUB, holdable(other, [[min(token, 2**31 - 1) for token in one] for one in lists]))
                 (Path(home) / "cache").mkdir()
                 source = cache(Path(home) / "cache", [held[:2], held[2:]])
                 there = convert(source, Path(home) / "there", other, options={"holes": "fill"})
@@ -189,8 +196,7 @@ def test_empty_sequences_are_carried_or_refused(one, other, tmp_path):
 def test_embedded_separators_are_carried_or_refused(one, other, tmp_path):
     lists = [[1, EOS, 2], [3], [4, EOS, EOS, 5], [6, EOS]]
     source = start(one, tmp_path, Ragged.of(lists))
-    known = one in ("jsonl", "flat-tokens", "parquet", "arrow", "webdataset", "tfrecord", "arrayrecord")
-    inside = 4 - known  # Rows are read without the separator at their end, as --eos names it.
+    inside = 4 - (one in ROWS)
     lists[-1] = lists[-1][: inside - 2]
     if other not in SCANNED:
         assert content(other, convert(source, tmp_path / "there", other)) == lists
