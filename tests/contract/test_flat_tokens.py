@@ -1,11 +1,14 @@
 """flat-tokens under the laws of every format; the oracle is zarr-python and numpy."""
 
+import gc
 import itertools
+import tracemalloc
 
 import numpy as np
 import zarr
 from amount import NIGHTLY
 
+import tokfmt
 from tokfmt.formats.flat_tokens import FORMAT
 from tokfmt.testing import FormatContract
 
@@ -40,3 +43,20 @@ class TestFlatTokens(FormatContract):
         root = zarr.open_group(path, mode="r", zarr_format=zarr_format, use_consolidated=False)
         split = options.get("split", "train")
         return sequences_of(root if split == "none" else root[split])
+
+
+def test_chunks_are_freed_with_their_dataset(tmp_path):
+    """Not at the next collection of cycles: many datasets in turn would keep 8 MB each until then."""
+    (tmp_path / "x.jsonl").write_text('{"input_ids": [1, 2]}\n')
+    tokfmt.convert(tmp_path / "x.jsonl", tmp_path / "x.zarr", jobs=1)
+    gc.disable()
+    tracemalloc.start()
+    try:
+        with tokfmt.open(tmp_path / "x.zarr") as dataset:
+            assert [one.tolist() for one in dataset] == [[1, 2]]
+        del dataset
+        kept, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    assert kept < 8 << 20 < peak
