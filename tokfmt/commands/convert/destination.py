@@ -170,6 +170,8 @@ def choose_contents(request: Request, inputs: Inputs, destination: Destination) 
         destination = with_rows(destination, inputs.read[0], request)
     copies = tokenizer is None and destination.format.takes_lines and _are_lines(sources)
     of_text = any(source.reader.info.is_text for source in sources)
+    if not of_text and {request.source.eos, request.to_eos, request.to_bos} - {None, "none"}:
+        copies = False  # the IDs of a line may change
     writes_text = "text_field" in option_names(destination.format.write_options)
     return replace(destination, copies_lines=copies, decodes=tokenizer is not None and writes_text and not of_text)
 
