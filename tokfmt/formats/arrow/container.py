@@ -911,33 +911,21 @@ Container = ParquetContainer | ArrowContainer
 _LOOKED_AT = 16  # rows that show what their targets are
 IDS, TEXT = ("input_ids", "tokens", "token_ids", "ids"), "text"
 _CHATS, _FLAGS = "chats", "flags"  # what a column of lists of messages, or of booleans, can hold
+_OF_FLAGS = (*COUNTING[1:], ATTENTION)
 PACKED = ("input_ids", LOSS_MASK, STARTS)
 _NAME = "--text-field NAME chooses a column of text, --from-opt column=NAME any column"
 
 
 class Column(NamedTuple):
-    """The column to read.
+    """The column to read."""
 
-    Attributes:
-        kind: "ids" or "text".
-        name: Dotted path of the column.
-        mask_columns: Columns that are read with it: none, labels, masks and starts of documents, or ("loss_mask",
-            "seq_start_id") of packed rows of Megatron-Bridge.
-        unread: The column "loss_mask" is there and is not read, as no option states which IDs it speaks of.
-        attention: The column that excludes padding, `attention_mask`; "" without one.
-        chats: Its texts are chats: lists of messages.
-        pairs: What its prompts, and the completions in the column beside it, are.
-        are_completions: The column "targets" is read with it, and is no labels; see `model.rows.are_pairs`.
-    """
-
-    kind: str
-    name: str
-    mask_columns: tuple[str, ...] = ()
-    unread: bool = False
-    attention: str = ""
+    kind: str  # "ids" or "text"
+    name: str  # its dotted path
+    columns: tuple[str, ...] = ()  # those that are read beside IDs, by the rule of `model.rows`
+    unread: bool = False  # `loss_mask` is there and is not read, as no option states which IDs it speaks of
     chats: bool = False
-    pairs: Pairs = ""
-    are_completions: bool = False
+    pairs: Pairs = ""  # what its prompts, and the completions in the column beside it, are
+    are_completions: bool = False  # `targets` are no labels; see `model.rows.are_pairs`
 
     @property
     def holds(self) -> str:
@@ -947,31 +935,28 @@ class Column(NamedTuple):
     @property
     def beside(self) -> tuple[str, ...]:
         """All columns that are read with it."""
-        completion = (COMPLETION,) if self.pairs else ()
-        return (*self.mask_columns, *([self.attention] if self.attention else ()), *completion)
+        return (*self.columns, *((COMPLETION,) if self.pairs else ()))
 
     @property
     def unmasked(self) -> Column:
         """The column without labels and masks; labels stay if they may show padding."""
-        labels = (LABELS,) if not {*ALL_POSITIONS}.isdisjoint(self.mask_columns) else ()
-        return self._replace(
-            mask_columns=tuple(name for name in self.mask_columns if name in labels or name not in COUNTING)
-        )
+        lost = {*COUNTING} - ({LABELS} if not {*ALL_POSITIONS}.isdisjoint(self.columns) else set())
+        return self._replace(columns=tuple(name for name in self.columns if name not in lost))
 
     @property
     def packed(self) -> bool:
         """True if rows hold several documents, whose starts are read."""
-        return not {*DIVIDING}.isdisjoint(self.mask_columns)
+        return not {*DIVIDING}.isdisjoint(self.columns)
 
     @property
     def has_masks(self) -> bool:
         """True if a column that is read with it states which IDs count in the loss."""
-        return states_loss(self.mask_columns, Reading(pairs=self.are_completions))
+        return states_loss(self.columns, Reading(pairs=self.are_completions))
 
     @property
     def second(self) -> bool:
         """True if a second list of IDs is read with it."""
-        return not {*SECOND.values()}.isdisjoint(self.mask_columns)
+        return not {*SECOND.values()}.isdisjoint(self.columns)
 
 
 def open_containers(format_: Variant, files: Sequence[Place], *, tail: bool = False) -> list[Container]:
@@ -1078,19 +1063,9 @@ def kind_of(kind: Any) -> str:
 def chosen(container: Container, options: ReadOptions) -> Column:
     """Choose the column to read: the given one, else packed rows, else IDs, else text.
 
-    `attention_mask` is read with rows of IDs.
-
     Raises:
         UnsupportedError: No column fits, or several do; the error lists the columns of the file.
     """
-    column = _column(container, options)
-    is_read = column.kind == "ids"
-    is_there = kind_of(typed(container.schema, ATTENTION)) in ("ids", _FLAGS)
-    return column._replace(attention=ATTENTION) if is_read and is_there else column
-
-
-def _column(container: Container, options: ReadOptions) -> Column:
-    """Choose the column to read, without what excludes padding; see `chosen`."""
     schema = container.schema
     every = {name: kind_of(typed(schema, name)) for name in schema.names}
     listed = printable(", ".join(f"{name}: {schema.field(k).type}" for k, name in enumerate(schema.names[:20])))
@@ -1101,26 +1076,25 @@ def _column(container: Container, options: ReadOptions) -> Column:
         if not kind or (options.text_field and kind != TEXT):
             what = f'column "{printable(name)}" holds {"no text" if options.text_field else "neither IDs nor text"}'
             raise UnsupportedError(container.path, what, found=listed)
-        return Column(kind, name, *_beside(container.path, every, options)) if kind == "ids" else Column(kind, name)
+        return _of_ids(container, name, every, options) if kind == "ids" else Column(kind, name)
     for name in IDS:
         if every.get(name) == "ids":
-            return Column("ids", name, *_beside(container.path, every, options))
+            return _of_ids(container, name, every, options)
         if name in every and str(plain(typed(schema, name))).startswith(("list", "large_list", "fixed_size_list")):
             what = f'column "{name}" is not a list of IDs'
             raise UnsupportedError(container.path, what, expected="list<int32>", found=str(typed(schema, name)))
     for name, second in SECOND.items():
         if every.get(name) == every.get(second) == "ids":
-            return Column("ids", name, *_beside(container.path, every, options, name))
+            return _of_ids(container, name, every, options, first=name)
     return _text_column(container, every, listed)
 
 
-def _beside(
-    path: Place, every: Mapping[str, str], options: ReadOptions, first: str = ""
-) -> tuple[tuple[str, ...], bool]:
-    """Return the columns of labels, masks and starts to read, and whether "loss_mask" is not read."""
-    there = [name for name, kind in every.items() if kind == "ids" or (kind == _FLAGS and name in COUNTING[1:])]
-    names = tuple(name for name in columns_to_read(path, there, options.loss_mask, first) if name != ATTENTION)
-    return names, LOSS_MASK in there and options.loss_mask is None and LOSS_MASK not in names
+def _of_ids(container: Container, name: str, every: Mapping[str, str], options: ReadOptions, first: str = "") -> Column:
+    """Return a column of IDs with those that are read beside it; see `model.rows.columns_to_read`."""
+    there = [one for one, kind in every.items() if kind == "ids" or (kind == _FLAGS and one in _OF_FLAGS)]
+    names = columns_to_read(container.path, there, options.loss_mask, first)
+    read = tuple(one for one in names if one != ATTENTION or options.view == "documents")
+    return Column("ids", name, read, LOSS_MASK in there and LOSS_MASK not in names and options.loss_mask is None)
 
 
 def _text_column(container: Container, every: Mapping[str, str], listed: str) -> Column:
@@ -1171,12 +1145,12 @@ def agreed(containers: Sequence[Container], options: ReadOptions) -> Column:
                     what = f'has no column "{printable(name)}" of {kind}, as {printable(there.path.name)} has'
                     listed = printable(", ".join(here.schema.names[:20])) if found is None else str(found)
                     raise UnsupportedError(here.path, what, found=listed)
-    if TARGETS in column.mask_columns:
+    if TARGETS in column.columns:
         column = column._replace(are_completions=_are_completions(containers, column))
-    groups = [(one, group) for one in containers for group in one.groups] if column.attention else []
-    facts = [one.facts(group, column.attention) for one, group in groups]
-    if groups and all(fact.low == 1 == fact.top for fact in facts):
-        return column._replace(attention="")  # The footers state that it excludes nothing.
+    groups = [(one, group) for one in containers for group in one.groups] if ATTENTION in column.columns else []
+    facts = [one.facts(group, ATTENTION) for one, group in groups]
+    if groups and all(fact.low == 1 == fact.top for fact in facts):  # The footers state that it excludes nothing.
+        return column._replace(columns=tuple(name for name in column.columns if name != ATTENTION))
     return column
 
 
@@ -1186,7 +1160,7 @@ def _are_completions(containers: Sequence[Container], column: Column) -> bool:
         for batch in container.batches(group, (column.name, TARGETS)):
             first = (values_of(batch, name).slice(0, _LOOKED_AT).to_pylist() for name in (column.name, TARGETS))
             rows = zip(*first, strict=True)
-            return are_pairs(column.mask_columns, [(ids, targets) for ids, targets in rows if ids and targets])
+            return are_pairs(column.columns, [(ids, targets) for ids, targets in rows if ids and targets])
     return True
 
 
