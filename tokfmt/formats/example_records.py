@@ -61,15 +61,10 @@ class ReadOptions:
 
 
 class Feature(NamedTuple):
-    """A feature of an Example.
+    """A feature of an Example."""
 
-    Attributes:
-        kind: "integers", "bytes", "floats", or "" for an empty one of no kind.
-        lists: The bytes of its lists; protobuf joins several.
-    """
-
-    kind: str
-    lists: Sequence[memoryview]
+    kind: str  # "integers", "bytes", "floats", or "" for an empty one of no kind
+    lists: Sequence[memoryview]  # the bytes of its lists; protobuf joins several
 
 
 class SequenceExampleError(ProtobufError):
@@ -84,11 +79,7 @@ def _messages(data: memoryview, number: int) -> Iterator[memoryview]:
 
 
 def features_of(record: bytes) -> Mapping[str, Feature]:
-    """Return the features of an Example by name.
-
-    Raises:
-        ProtobufError: The bytes are not an Example.
-    """
+    """Return the features of an Example by name."""
     found = dict[str, Feature]()
     for number, features in fields(memoryview(record)):
         if number == 2 and isinstance(features, memoryview):
@@ -116,11 +107,7 @@ def _feature(data: memoryview) -> Feature:
 
 
 def numbers_of(feature: Feature) -> NDArray[np.int64]:
-    """Return the numbers of a feature of integers.
-
-    Raises:
-        ProtobufError: They are not varints.
-    """
+    """Return the numbers of a feature of integers."""
     runs = list[NDArray[np.int64]]()
     for values in feature.lists:
         if len(values) and values[0] == 8:  # Each in a field of its own: a tag, a varint, and so on.
@@ -137,11 +124,7 @@ def numbers_of(feature: Feature) -> NDArray[np.int64]:
 
 
 def bytes_of(feature: Feature) -> bytes:
-    """Return the one value of a feature of bytes; b"" if it has none.
-
-    Raises:
-        ProtobufError: It has several.
-    """
+    """Return the one value of a feature of bytes; b"" if it has none."""
     values = [bytes(value) for part in feature.lists for value in _messages(part, 1)]
     if len(values) > 1:
         raise ProtobufError(f"holds {len(values):,} values in a feature of bytes, and one is expected")
@@ -168,22 +151,16 @@ class Content(NamedTuple):
     """What records hold, as the first of them show.
 
     Attributes:
-        kind: "ids" or "text".
-        field: The feature; "" if records are bare integers.
-        dtype: Of bare integers; None for varints and text.
-        others: Features that are not read.
         columns: The features that are read beside the IDs, by the names of their roles; see `model.rows`.
-        reading: How they are read.
-        late: Names of features that are read beside IDs, and that the first records do not have.
     """
 
-    kind: str
-    field: str
-    dtype: np.dtype[Any] | None = None
-    others: Sequence[str] = ()
+    kind: str  # "ids" or "text"
+    field: str  # the feature; "" if records are bare integers
+    dtype: np.dtype[Any] | None = None  # Of bare integers; None for varints and text
+    others: Sequence[str] = ()  # Features that are not read
     columns: Mapping[str, str] = {}
-    reading: Reading = Reading()
-    late: Set[str] = frozenset()
+    reading: Reading = Reading()  # How they are read
+    late: Set[str] = frozenset()  # Names of features that are read beside IDs, and that the first records do not have
 
     @property
     def holds(self) -> str:
@@ -205,16 +182,7 @@ class Content(NamedTuple):
         return (f"{self.field} is read; other features are not: {names}{more}", *masks)
 
     def value(self, path: Place, number: int, record: bytes) -> str | NDArray[np.integer[Any]] | Row:
-        """Return the text or the IDs of a record.
-
-        Args:
-            path: The file, for messages.
-            number: Number of the record in the file, for messages.
-            record: Its bytes.
-
-        Raises:
-            CorruptError: It does not hold what the first records hold.
-        """
+        """Return the text or the IDs of a record."""
         if self.field:
             example = _read(path, number, record)
             feature = example.get(self.field)
@@ -271,11 +239,7 @@ class ExampleWriter(RecordFilesWriter):
         return 2**31 - 1 if self.options.bare == "int32" else 2**32 - 1
 
     def record(self, ids: NDArray[np.integer[Any]]) -> bytes:
-        """Return the record of a sequence.
-
-        Raises:
-            ConversionError: It is longer than one that is read.
-        """
+        """Return the record of a sequence."""
         record = bare_of(self.options.bare, ids) if self.options.bare else example_of(self.options.field, ids)
         if len(record) > LARGEST_RECORD:
             what = (
@@ -286,13 +250,9 @@ class ExampleWriter(RecordFilesWriter):
 
 
 class ExampleFormat(RecordFilesFormat):
-    """The base of formats of such files.
+    """The base of formats of such files."""
 
-    Attributes:
-        shard: The pattern of the names of files in a folder; see `shards_of`.
-    """
-
-    shard: ClassVar[re.Pattern[str]]
+    shard: ClassVar[re.Pattern[str]]  # the pattern of the names of files in a folder; see `shards_of`
     joins_files = numbers_files = stores_rows = True
     stores = "sequences in order, empty ones too; samples of a recipe; IDs up to 2^32-1"
     cannot_store = "loss masks"
@@ -329,15 +289,7 @@ def shards_of(paths: Sequence[Place], names: re.Pattern[str], prefix: str | None
     """Return the files of one dataset, in natural order in each folder.
 
     Args:
-        paths: Files, and folders of them.
-        names: The pattern of their names. The group `set` is what shards of one dataset share, and `files` the number
-            of shards, if the name states it.
         prefix: Beginning of the names to read; None: all.
-
-    Raises:
-        UnsupportedError: A folder holds several datasets, and none is chosen.
-        CorruptError: A shard is missing.
-        FormatError: There is no file.
     """
     found = list[Place]()
     for path in paths:
@@ -369,7 +321,6 @@ def first_records(files: Sequence[tuple[Place, Iterator[bytes]]], *, allow_parti
     """Return the first records of the first file that has any, and that file.
 
     Args:
-        files: Each file, and its records.
         allow_partial: A file that cannot be read is passed over.
     """
     for path, records in files:
@@ -391,17 +342,7 @@ def first_records(files: Sequence[tuple[Place, Iterator[bytes]]], *, allow_parti
 
 
 def content_of(path: Place, records: Sequence[bytes], options: ReadOptions) -> Content:
-    """Return what records hold.
-
-    Args:
-        path: The file of the records, for messages.
-        records: The first records.
-        options: The options of the format.
-
-    Raises:
-        UnsupportedError: They are not Examples, or no feature is known to be token IDs or text.
-        OptionError: The options do not fit them.
-    """
+    """Return what records hold."""
     dtype = None if options.bare is None else np.dtype(options.bare).newbyteorder("<")
     if dtype is not None and options.field is None:
         with suppress(ProtobufError):

@@ -256,29 +256,17 @@ def _dropped(tokens: Sequence[int], block_size: int | None) -> Iterator[str]:
 
 
 class Field(NamedTuple):
-    """A field of integers of each item: token IDs, labels or a mask.
-
-    Attributes:
-        dtype: Its dtype.
-        loader: The item_loader of the index; "" if it states none.
-        dim: The tokens of the chunk that the index states; None if it does not.
-        number: The number of the field.
-        fields: The number of fields of an item.
-    """
+    """A field of integers of each item: token IDs, labels or a mask."""
 
     dtype: np.dtype[Any]
-    loader: str
-    dim: object
-    number: int
-    fields: int
+    loader: str  # the item_loader of the index; "" if it states none
+    dim: object  # the tokens of the chunk that the index states; None if it does not
+    number: int  # the number of the field
+    fields: int  # the number of fields of an item
 
 
 def _of_field(file: File, byte_offsets: Offsets, lengths: Offsets, field: Field) -> Ids:
-    """Return the byte offsets and lengths of one of several fields: before them, an item has the size of each.
-
-    Raises:
-        CorruptError: The sizes of an item are not those of its fields.
-    """
+    """Return the byte offsets and lengths of one of several fields: before them, an item has the size of each."""
     head = 4 * field.fields
     short = lengths < head
     sizes = np.zeros((len(lengths), field.fields), np.int64)
@@ -325,9 +313,6 @@ def _fields(path: Place, config: Mapping[str, Any]) -> dict[str, np.dtype[Any] |
     """Return the dtype of each field of an item by its name, None if it is not an array of integers.
 
     Fields of a tuple or a list have their numbers as names.
-
-    Raises:
-        UnsupportedError: The index does not state the fields, or items are nested.
     """
     kinds = config.get("data_format")
     if not isinstance(kinds, list) or not kinds or len(kinds) > _MOST_FIELDS:
@@ -358,11 +343,7 @@ def _dtype(kind: object) -> np.dtype[Any] | None:
 def _chosen(
     path: Place, fields: Mapping[str, np.dtype[Any] | None], kinds: Sequence[object], wanted: str | None
 ) -> str:
-    """Return the name of the field of token IDs: the given one, input_ids or tokens, or the only one of integers.
-
-    Raises:
-        UnsupportedError: No field, or several, may hold token IDs.
-    """
+    """Return the name of the field of token IDs: the given one, input_ids or tokens, or the only one of integers."""
     integers = [name for name, dtype in fields.items() if dtype is not None]
     usual = [name for name in ("input_ids", "tokens") if name in integers]
     found = [wanted] if wanted else usual[:1] or integers

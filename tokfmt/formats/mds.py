@@ -158,25 +158,15 @@ class Writer(ShardWriter):
 
 
 class Column(NamedTuple):
-    """A column of integers of a shard: token IDs, labels or a mask.
-
-    Attributes:
-        name: Its name.
-        at: Its number among the columns of the shard.
-        sizes: For each column its bytes, if all samples have the same size, else None.
-        dtype: The dtype of IDs, if the encoding or the user states it, else None.
-        coded: True if a byte before the IDs of each sample states their dtype.
-        shaped: True if their shape is before the IDs of each sample.
-        is_json: True if it is the column of turns.
-    """
+    """A column of integers of a shard: token IDs, labels or a mask."""
 
     name: str
-    at: int
-    sizes: Sequence[int | None]
-    dtype: np.dtype[Any] | None
-    coded: bool
-    shaped: bool
-    is_json: bool = False
+    at: int  # its number among the columns of the shard
+    sizes: Sequence[int | None]  # For each column its bytes, if all samples have the same size, else None
+    dtype: np.dtype[Any] | None  # the dtype of IDs, if the encoding or the user states it, else None
+    coded: bool  # true if a byte before the IDs of each sample states their dtype
+    shaped: bool  # true if their shape is before the IDs of each sample
+    is_json: bool = False  # true if it is the column of turns
 
 
 class Turns(StoredRows):
@@ -288,15 +278,7 @@ class Mds(ShardFormat):
         return _listing([(path, shard) for shard in shards], options)
 
     def _by_shards(self, path: Place, options: ReadOptions) -> Listing:
-        """Return the listing of a folder without index.json, or with an empty one, from the headers of its shards.
-
-        Args:
-            path: The path of the index.
-            options: The read options.
-
-        Raises:
-            FormatError: The folder holds no shards, a number is missing, or a shard does not state its columns.
-        """
+        """Return the listing of a folder without index.json, or with an empty one, from the headers of its shards."""
         what = "is empty: its writer was killed" if path.is_file() else "no such file"
         folder, forms = path.parent, dict[int, str]()
         for name in sorted(names_in(folder), key=natural_key, reverse=True):  # the plain form of a shard is last
@@ -382,11 +364,7 @@ def _listing(shards: Sequence[tuple[Place, Any]], options: ReadOptions) -> Listi
 
 
 def _own_entry(path: Place) -> Mapping[str, object]:
-    """Return the entry that the index would have for a shard, from the header of the shard.
-
-    Raises:
-        FormatError: The shard is too short, or has no JSON between its offsets and its first sample.
-    """
+    """Return the entry that the index would have for a shard, from the header of the shard."""
     plain, _, codec = path.name.partition(".mds")
     codec = codec.removeprefix(".")
     file = open_file(path)
@@ -458,9 +436,6 @@ def _column(path: Place, names: list[Any], kinds: list[Any], wanted: str | None)
     """Return the number of the column of token IDs.
 
     Without `wanted`, that is `input_ids`, `tokens`, or the only column of arrays.
-
-    Raises:
-        UnsupportedError: No column is known to hold token IDs, or its encoding is not supported.
     """
     split = [str(kind).split(":") for kind in kinds]
     turns = [name for name, kind in zip(names, split, strict=True) if (name, *kind) == (_TURNS, "json")]
@@ -483,13 +458,7 @@ def _column(path: Place, names: list[Any], kinds: list[Any], wanted: str | None)
 
 
 def _by_shape(sizes: Offsets, first: int, width: int) -> Offsets | None:
-    """Return int64[samples], the bytes of the IDs of each sample, if they follow from the first sample, else None.
-
-    Args:
-        sizes: int64[samples], the bytes of the shape and the IDs, without the byte before the shape.
-        first: The byte before the shape of the first sample.
-        width: The bytes of an ID.
-    """
+    """Return int64[samples], the bytes of the IDs of each sample, if they follow from the first sample, else None."""
     own, rules = 1 << (first & 3), list[Offsets]()
     # Every shape has the width of the first one, or the smallest width that its number needs.
     for widths, minimum in (([own], [0]), ([1, 2, 4], [0, 1 << 8, 1 << 16])):
@@ -502,12 +471,7 @@ def _by_shape(sizes: Offsets, first: int, width: int) -> Offsets | None:
 
 
 class _Heads:
-    """The first bytes of each sample of a shard, which one pass over the shard reads.
-
-    Args:
-        file: The shard.
-        begins: int64[samples], the byte offset of each sample.
-    """
+    """The first bytes of each sample of a shard, which one pass over the shard reads."""
 
     def __init__(self, file: File, begins: Offsets) -> None:
         self.file, self._begins = file, begins
@@ -517,8 +481,6 @@ class _Heads:
         """Return uint8[n, width]: `width` bytes from each byte offset. Bytes beyond the heads are read from the shard.
 
         Args:
-            byte_offsets: int64[n], a byte offset in each of the samples.
-            width: Bytes to return of each.
             samples: The numbers of the samples, ascending (default: all).
         """
         samples = np.arange(len(self._begins)) if samples is None else samples
@@ -538,11 +500,7 @@ class _Heads:
 
 
 def _cells(heads: _Heads, table: Offsets, column: Column) -> tuple[Offsets, Offsets]:
-    """Return int64[samples] twice: the byte offset of the column in each sample, and its bytes.
-
-    Raises:
-        CorruptError: The size of a sample is not the sum of its columns.
-    """
+    """Return int64[samples] twice: the byte offset of the column in each sample, and its bytes."""
     file, begins, lengths, sizes = heads.file, table[:-1], np.diff(table), column.sizes
     free, fixed = [k for k, size in enumerate(sizes) if size is None], [size for size in sizes if size is not None]
     if not all(fixed) or (lengths < sum(fixed) + 4 * len(free)).any():
@@ -556,18 +514,7 @@ def _cells(heads: _Heads, table: Offsets, column: Column) -> tuple[Offsets, Offs
 
 
 def _ids(heads: _Heads, byte_offsets: Offsets, lengths: Offsets, column: Column) -> Ids:
-    """Return the byte offsets and lengths of the IDs of each sample.
-
-    Args:
-        heads: The first bytes of the samples of the shard.
-        byte_offsets: int64[samples], the byte offset of the column in each sample.
-        lengths: int64[samples], the bytes of the column.
-        column: The column.
-
-    Raises:
-        UnsupportedError: The dtype of the IDs is not known.
-        CorruptError: An array is not one-dimensional, or has another length than the column.
-    """
+    """Return the byte offsets and lengths of the IDs of each sample."""
     file, dtype = heads.file, column.dtype
     if column.coded:
         codes = np.unique(_front(heads, byte_offsets, lengths, 1))

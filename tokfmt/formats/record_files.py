@@ -56,15 +56,10 @@ _BATCH, _SMALL = 1 << 18, 1 << 12
 
 
 class Row(NamedTuple):
-    """A record of token IDs.
-
-    Attributes:
-        ids: The IDs.
-        columns: The values of the columns beside them that it has, by name.
-    """
+    """A record of token IDs."""
 
     ids: NDArray[np.integer[Any]]
-    columns: Mapping[str, NDArray[np.int64]]
+    columns: Mapping[str, NDArray[np.int64]]  # the values of the columns beside them that it has, by name
 
 
 Record = str | Sequence[int] | NDArray[np.integer[Any]] | Row
@@ -304,11 +299,7 @@ def _raise(error: FormatError) -> None:
 
 
 def _size(path: Place, *, is_needed: bool) -> int:
-    """Return the size of a file in bytes; 0 if it cannot be opened and is not needed.
-
-    Raises:
-        FormatError: It is needed, and cannot be opened.
-    """
+    """Return the size of a file in bytes; 0 if it cannot be opened and is not needed."""
     try:
         with closing(open_file(path)) as file:
             return file.size
@@ -428,8 +419,6 @@ class RecordFilesInspection(Inspection):
         """Hold the reader of the dataset.
 
         Args:
-            damaged: Code for a file whose records cannot be read.
-            reader: The reader.
             unsafe: Code for a file that is not read because it could run code or exhaust memory; "": as `damaged`.
         """
         self._damaged, self._reader, self._unsafe = damaged, reader, unsafe or damaged

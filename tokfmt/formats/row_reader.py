@@ -76,47 +76,32 @@ class RowGroup(NamedTuple):
     """Consecutive rows of a file, which can be decoded without the others. Picklable.
 
     Attributes:
-        file: The file.
-        begin: Byte offset in the file.
-        size: Bytes in the file.
-        rows: Number of rows.
-        name: The group in words: "row group 3".
         decode: Yields the rows, some at a time. Of stored rows, it takes what receives the error of each row that does
             not fit.
         divide: Yields the rows without their IDs and marks, from fewer columns; None if that is not possible.
-        bounds: The offsets of the sequences, if they are known.
-        values: Number of IDs, if the file states it.
-        top: Largest ID, likewise.
         origin: The rows of the file, and the first row of the group among them, of rows whose places are known.
     """
 
     file: File
-    begin: int
-    size: int
-    rows: int
-    name: str
+    begin: int  # byte offset in the file
+    size: int  # bytes in the file
+    rows: int  # number of rows
+    name: str  # the group in words: "row group 3"
     decode: Callable[..., Iterator[IdRows]]
     divide: Callable[[], Iterator[IdRows]] | None = None
-    bounds: Offsets | None = None
-    values: int | None = None
-    top: int | None = None
+    bounds: Offsets | None = None  # the offsets of the sequences, if they are known
+    values: int | None = None  # number of IDs, if the file states it
+    top: int | None = None  # largest ID, likewise
     origin: tuple[StoredRows, int] | None = None
 
 
 class OtherLabels(NamedTuple):
-    """Rows with a label that is neither the ID of its token nor -100.
+    """Rows with a label that is neither the ID of its token nor -100."""
 
-    Attributes:
-        rows: The number of rows that were read.
-        unlike: The number of those with such a label.
-        shifted: The number of those in which each label is the next token.
-        first: The first row with such a label; -1 without one.
-    """
-
-    rows: int = 0
-    unlike: int = 0
-    shifted: int = 0
-    first: int = -1
+    rows: int = 0  # the number of rows that were read
+    unlike: int = 0  # the number of those with such a label
+    shifted: int = 0  # the number of those in which each label is the next token
+    first: int = -1  # the first row with such a label; -1 without one
 
     def joined(self, later: OtherLabels) -> OtherLabels:
         """Return the sum of these rows and the rows that follow them."""
@@ -141,14 +126,7 @@ def other_labels(rows: IdRows) -> OtherLabels:
 
 
 def _last_at(offsets: Offsets, start: int, first: int, position: int) -> int:
-    """Return the last sequence of some that begins at or before a position; see `reader.sequence_at`.
-
-    Args:
-        offsets: The offset of each sequence, and the end of the last one.
-        start: The position at which the first one begins, if its offset is 0.
-        first: The number of the first one.
-        position: The position.
-    """
+    """Return the last sequence of some that begins at or before a position; see `reader.sequence_at`."""
     numbers = range(len(offsets) - 1)
     found = bisect_right(numbers, position, key=lambda i: start + int(offsets[i]))
     return first + max(0, found - 1)
@@ -176,15 +154,10 @@ class _Scanned(NamedTuple):
 
 @dataclass(slots=True)
 class _Walk:
-    """The decoding of a group, in order.
+    """The decoding of a group, in order."""
 
-    Attributes:
-        pieces: The pieces that are not decoded yet.
-        reached: The position, and the sequence, after the last piece.
-    """
-
-    pieces: Iterator[IdRows]
-    reached: tuple[int, int] = (0, 0)
+    pieces: Iterator[IdRows]  # the pieces that are not decoded yet
+    reached: tuple[int, int] = (0, 0)  # the position, and the sequence, after the last piece
 
 
 class _State:
@@ -248,7 +221,6 @@ class RowsReader(TokenReader):
         """Decode the rows once if columns may divide them or leave IDs out, or if the number of IDs is not known.
 
         Args:
-            groups: The groups.
             divides: Columns may divide rows, or leave IDs out.
             jobs: The number of threads; None for the default.
             is_decoded: Every group was decoded before, and those that cannot be are left out.
@@ -292,11 +264,7 @@ class RowsReader(TokenReader):
         return sum(count for _, count, _ in found), found[0][0] + found[0][2] if found else -1
 
     def _pieces(self, number: int) -> Iterator[IdRows]:
-        """Yield the rows of a group with their positions on the axis, the last ones after a check of their number.
-
-        Raises:
-            CorruptError: The group has more or fewer IDs than it states.
-        """
+        """Yield the rows of a group with their positions on the axis, the last ones after a check of their number."""
         first, start, lengths = int(self._firsts[number]), int(self._starts[number]), [np.zeros(0, np.int64)]
         last = list[IdRows]()
         for rows in self.groups[number].decode():
@@ -507,21 +475,13 @@ class RowsReader(TokenReader):
 
 
 class StoredRows(ABC):
-    """The rows of a file, each with IDs and the columns beside them. Picklable.
-
-    Attributes:
-        file: The file.
-        item: What a row is called: "sample".
-        names: The columns beside the IDs. The file may lack some, which other files of the dataset have.
-        dtype: Dtype of IDs.
-        sizes: int64[rows], about the number of IDs of each row.
-    """
+    """The rows of a file, each with IDs and the columns beside them. Picklable."""
 
     file: File
-    item: str
-    names: Sequence[str]
-    dtype: np.dtype[Any]
-    sizes: NDArray[np.int64]
+    item: str  # what a row is called: "sample"
+    names: Sequence[str]  # The columns beside the IDs. The file may lack some, which other files of the dataset have.
+    dtype: np.dtype[Any]  # Dtype of IDs
+    sizes: NDArray[np.int64]  # int64[rows], about the number of IDs of each row
 
     @abstractmethod
     def read(self, first: int, last: int) -> tuple[Tokens, Offsets, Mapping[str, Column]]:
@@ -607,17 +567,11 @@ class ExtentRows(StoredRows):
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """The decoding of stored rows. Picklable.
+    """The decoding of stored rows. Picklable."""
 
-    Attributes:
-        reading: How the columns beside the IDs are read.
-        is_plain: A user accepts the loss of labels and masks: labels only show padding.
-        together: IDs of a group of rows.
-    """
-
-    reading: Reading
-    is_plain: bool
-    together: int
+    reading: Reading  # How the columns beside the IDs are read
+    is_plain: bool  # a user accepts the loss of labels and masks: labels only show padding
+    together: int  # IDs of a group of rows
 
     def groups(self, rows: StoredRows) -> Iterator[RowGroup]:
         """Yield groups of rows, each of which is one piece."""
@@ -664,17 +618,7 @@ class Decoder:
     def decode(
         self, rows: StoredRows, first: int, last: int, report: Callable[[FormatError], object] | None = None
     ) -> Iterator[IdRows]:
-        """Yield rows `first <= i < last`, at once.
-
-        Args:
-            rows: The rows of a file.
-            first: The first row.
-            last: The row after the last one.
-            report: Receives the error of each row that does not fit, and of each one with labels that are other IDs.
-
-        Raises:
-            CorruptError: A row does not fit, without `report`.
-        """
+        """Yield rows `first <= i < last`, at once."""
         tokens, offsets, there = rows.read(first, last)
         if tokens.dtype.itemsize == 8 and (not len(tokens) or int(tokens.max()) < 1 << 32):
             tokens = tokens.astype(np.uint32)
@@ -740,17 +684,7 @@ class StoredReader(RowsReader):
     """Read the rows of files whose layout a format states."""
 
     def __init__(self, layout: FileLayout, info: Info, options: Any, hints: Hints) -> None:
-        """Decode all rows once.
-
-        Args:
-            layout: The layout, with rows.
-            info: Facts about the rows as they are stored.
-            options: The parsed read options of the format.
-            hints: Facts and wishes of the command.
-
-        Raises:
-            FormatError: A row does not fit.
-        """
+        """Decode all rows once."""
         is_plain = "loss-mask" in hints.allow_loss
         names = tuple(dict.fromkeys(name for rows in layout.rows for name in rows.names))
         self.rows = [rows.of_files(names) for rows in layout.rows]

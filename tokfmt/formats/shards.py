@@ -53,17 +53,11 @@ _SPAN, _FAR = 1 << 23, 1 << 12  # bytes per read; bytes between items above whic
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A form in which a shard may be stored: one file, plain or compressed.
+    """A form in which a shard may be stored: one file, plain or compressed."""
 
-    Attributes:
-        name: The name in the index; not validated.
-        codec: CODEC or CODEC:LEVEL; "" if the file is not compressed.
-        hashes: The hashes of the file, by their kind.
-    """
-
-    name: object
-    codec: str = ""
-    hashes: Mapping[str, str] = field(default_factory=dict)
+    name: object  # the name in the index; not validated
+    codec: str = ""  # CODEC or CODEC:LEVEL; "" if the file is not compressed
+    hashes: Mapping[str, str] = field(default_factory=dict)  # the hashes of the file, by their kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +65,13 @@ class Listed:
     """The entry of a shard in the index.
 
     Attributes:
-        forms: The files that may hold the shard; the first that exists is read.
-        size: The decompressed size in bytes.
-        count: The number of items.
-        about: More that the format needs to find IDs in items. Picklable.
         beside: The name of each column that is read with the IDs, and the same for its values.
     """
 
-    forms: Sequence[Form]
-    size: int
-    count: int
-    about: Any = None
+    forms: Sequence[Form]  # the files that may hold the shard; the first that exists is read
+    size: int  # the decompressed size in bytes
+    count: int  # the number of items
+    about: Any = None  # More that the format needs to find IDs in items. Picklable.
     beside: Sequence[tuple[str, Any]] = ()
 
 
@@ -97,44 +87,24 @@ class Listing:
 
 
 class Ids(NamedTuple):
-    """The byte offsets and lengths of the IDs of each item of a shard.
+    """The byte offsets and lengths of the IDs of each item of a shard."""
 
-    Attributes:
-        byte_offsets: int64[items], the byte offset of the IDs of each item; None if not looked up yet.
-        lengths: int64[items], their lengths in bytes.
-        dtype: The dtype of an ID.
-    """
-
-    byte_offsets: Offsets | None
-    lengths: Offsets
-    dtype: np.dtype[Any]
+    byte_offsets: Offsets | None  # int64[items], the byte offset of the IDs of each item; None if not looked up yet
+    lengths: Offsets  # int64[items], their lengths in bytes
+    dtype: np.dtype[Any]  # the dtype of an ID
 
 
 class Looked(NamedTuple):
-    """A shard that was looked at.
+    """A shard that was looked at."""
 
-    Attributes:
-        extent: Its IDs.
-        lengths: The number of IDs of each item.
-        sections: The sections for `show --raw`.
-        rows: Its IDs with the columns beside them; None if no column is read.
-    """
-
-    extent: Extent
-    lengths: NDArray[np.uint32]
-    sections: list[Section]
-    rows: StoredRows | None = None
+    extent: Extent  # its IDs
+    lengths: NDArray[np.uint32]  # the number of IDs of each item
+    sections: list[Section]  # the sections for `show --raw`
+    rows: StoredRows | None = None  # its IDs with the columns beside them; None if no column is read
 
 
 def loss_masks_of(read: Sequence[str], names: Sequence[object], choice: str | None, item: str) -> str:
-    """Return the words of `Listing.loss_masks`. A column "loss_mask" is not read if no option states what it speaks of.
-
-    Args:
-        read: The columns that are read with the IDs.
-        names: All columns.
-        choice: The option `loss_mask`.
-        item: A word for what has them.
-    """
+    """Return the words of `Listing.loss_masks`; "loss_mask" is not read if no option states what it speaks of."""
     read = [name for name in read if name in COUNTING]
     unread = [f'"{LOSS_MASK}": {MASK_OPTION}'] if LOSS_MASK in names and choice is None else []
     listed = [*([", ".join(read)] if read else []), *unread]
@@ -142,15 +112,7 @@ def loss_masks_of(read: Sequence[str], names: Sequence[object], choice: str | No
 
 
 class Values(Scattered):
-    """A virtual file of the IDs of one shard, item after item. Reads fetch the bytes from the shard.
-
-    Args:
-        shard: The shard, compressed or not.
-        ids: The lengths of the IDs, and their byte offsets if known.
-        find: Looks up the IDs of items from one to another in the shard; see `ShardFormat.find`.
-        hashes: The hashes of the file, which the first read compares.
-        few: Look up and compare only the items that are read.
-    """
+    """A virtual file of the IDs of one shard, item after item. Reads fetch the bytes from the shard."""
 
     def __init__(
         self, shard: File, ids: Ids, find: Callable[..., Ids], hashes: Mapping[str, str], *, few: bool = False
@@ -165,11 +127,7 @@ class Values(Scattered):
 
     @property
     def byte_offsets(self) -> Offsets:
-        """int64[items], the byte offset in the shard of the IDs of each item.
-
-        Raises:
-            CorruptError: The lengths in the shard differ from those in the index.
-        """
+        """int64[items], the byte offset in the shard of the IDs of each item."""
         if self._byte_offsets is None:
             self._byte_offsets = self._looked_up(0, len(self.bounds) - 1)
         return self._byte_offsets
@@ -202,11 +160,7 @@ class Values(Scattered):
         super().read_into(offset, buffer)
 
     def verify(self) -> None:
-        """Compare the file with its hashes, once.
-
-        Raises:
-            CorruptError: A hash differs.
-        """
+        """Compare the file with its hashes, once."""
         for kind, stated in self.hashes.items():
             found = digest(open_file(self.path), kind)
             if found and found != stated:
@@ -296,13 +250,7 @@ class ShardFormat(FlatFormat):
         """
 
     def contradictions(self, one: Listed, path: Place, tokens: int) -> Iterator[Problem]:  # noqa: ARG002 - nothing
-        """Yield contradictions between the index and a shard of `tokens` tokens that do not prevent reading.
-
-        Args:
-            one: The entry of the shard in the index.
-            path: The shard.
-            tokens: Number of tokens of the shard.
-        """
+        """Yield contradictions between the index and a shard of `tokens` tokens that do not prevent reading."""
         yield from ()
 
     def codes(self) -> Mapping[str, Code]:
@@ -349,15 +297,7 @@ class ShardFormat(FlatFormat):
         return self._laid(paths[0], options, hints, few=few)
 
     def located(self, path: Place, options: Any) -> tuple[Place, Listing]:
-        """Return the folder that the names of an index are relative to, and what the index lists.
-
-        Args:
-            path: The dataset.
-            options: The parsed read options.
-
-        Raises:
-            FormatError: As for `listing`.
-        """
+        """Return the folder that the names of an index are relative to, and what the index lists."""
         return path, self.listing(path / INDEX, options)
 
     def _laid(self, path: Place, options: Any, hints: Hints, *, few: bool) -> FileLayout:
@@ -434,9 +374,6 @@ class ShardFormat(FlatFormat):
         """Return the IDs of a shard, the number of IDs per item, and sections; or the problem of the shard.
 
         Args:
-            folder: The folder of the index.
-            one: The entry of the shard in the index.
-            spare: Shards that the index does not list.
             few: Few items will be read.
         """
         code = self.wrong_name
@@ -478,11 +415,6 @@ class ShardFormat(FlatFormat):
         """Return the IDs of a shard, with the columns beside them.
 
         Args:
-            one: The entry of the shard in the index.
-            file: The shard, decompressed.
-            ids: The IDs of its items.
-            hashes: The hashes that the first read compares.
-            read: Returns what `ids` is for an entry with the `about` of another column.
             few: Few items will be read.
         """
         lengths = (ids.lengths // ids.dtype.itemsize).astype(np.uint32)  # a shard's offsets are u32
@@ -505,11 +437,7 @@ class ShardFormat(FlatFormat):
             raise CorruptError(file.path, what, expected=expected, found=f"{one.size:,} bytes")
 
     def table(self, one: Listed, file: File) -> Offsets:
-        """Return int64[items + 1]: the byte offset of each item, and the size of the shard.
-
-        Raises:
-            CorruptError: The offsets contradict the index, or leave the shard.
-        """
+        """Return int64[items + 1]: the byte offset of each item, and the size of the shard."""
         begin = 4 * (one.count + 2)
         table = np.frombuffer(begin_of(file, 0, begin), "<u4").astype(np.int64)
         count = table[0]
@@ -524,13 +452,7 @@ class ShardFormat(FlatFormat):
         """Return the byte offsets and lengths of the IDs, from the items of the shard.
 
         Args:
-            one: The entry of the shard in the index.
-            file: The shard, decompressed.
-            first: The first item.
             last: The item after the last one; None for all.
-
-        Raises:
-            CorruptError: Offsets contradict the index, or the IDs of an item end inside an ID.
         """
         table = self.table(one, file)
         ids = self.ids(one, file, table[first : len(table) if last is None else last + 1])
@@ -562,13 +484,7 @@ def _missing(path: Place, spare: Sequence[Place]) -> CorruptError:
 
 
 def gathered(file: File, byte_offsets: Offsets, width: int) -> NDArray[np.uint8]:
-    """Return uint8[n, width]: `width` bytes from each byte offset in `byte_offsets`, which ascend.
-
-    Args:
-        file: The shard.
-        byte_offsets: int64[n], ascending byte offsets.
-        width: Bytes to read at each.
-    """
+    """Return uint8[n, width]: `width` bytes from each byte offset in `byte_offsets`, which ascend."""
     found, k = np.zeros((len(byte_offsets), width), np.uint8), 0
     while k < len(byte_offsets) and width:
         near = int(np.searchsorted(byte_offsets, byte_offsets[k] + _SPAN, side="right"))
@@ -597,14 +513,12 @@ class Written(NamedTuple):
     """A shard that was written.
 
     Attributes:
-        cut: The tokens and sequences in it.
-        name: The name of its file.
         size, hashes: The size in bytes and the hashes of its decompressed content.
         stored, stored_hashes: The size in bytes and the hashes of its file.
     """
 
-    cut: Cut
-    name: str
+    cut: Cut  # the tokens and sequences in it
+    name: str  # the name of its file
     size: int
     hashes: Mapping[str, str]
     stored: int
@@ -616,17 +530,12 @@ class ShardWriter(FlatWriter):
 
     Besides the methods of `FlatWriter`, a subclass defines `name` and `described`. If an item holds more than IDs, it
     also defines `head` and `heads`.
-
-    Attributes:
-        head: Number of bytes before the IDs of each item.
-        codecs: The codecs that upstream reads.
-        hashed: Kinds of hashes that the index states.
     """
 
     separators, whole, needs_max_id, folder = Separators.TRAILING, True, True, True
-    head: ClassVar[int] = 0
-    codecs: ClassVar[Sequence[str]]
-    hashed: Sequence[str] = ()
+    head: ClassVar[int] = 0  # number of bytes before the IDs of each item
+    codecs: ClassVar[Sequence[str]]  # the codecs that upstream reads
+    hashed: Sequence[str] = ()  # Kinds of hashes that the index states
 
     def __init__(self, path: Path, options: Any, target: Target) -> None:
         super().__init__(path, options, target)
@@ -640,12 +549,7 @@ class ShardWriter(FlatWriter):
 
     @classmethod
     def traits(cls, options: Any) -> WriterTraits:
-        """See `Format.writer_traits`.
-
-        Raises:
-            OptionError: Upstream does not read that compression.
-            MissingDependencyError: The package of the codec is not installed.
-        """
+        """See `Format.writer_traits`."""
         if options.compression != "none":
             compressor(options.compression, cls.codecs, 0)
         return replace(super().traits(options), file_suffixes=())

@@ -111,19 +111,7 @@ def _chosen(
     options: ReadOptions,
     listed: Sequence[str] = (),
 ) -> tuple[str, str]:
-    """Return the name of the array to read, of several, and of the array that states boundaries; "" without one.
-
-    Args:
-        path: The file or the store.
-        kind: What an array is called there: array, dataset.
-        names: All names, those of arrays in groups with the groups.
-        arrays: Those that may be arrays of token IDs, in natural order.
-        options: The parsed read options.
-        listed: What each of `names` is, in words, for the message if no array may be one of token IDs.
-
-    Raises:
-        UnsupportedError: There is no such array, or there are several and nothing states which is to be read.
-    """
+    """Return the name of the array to read, of several, and of the array that states boundaries; "" without one."""
     if options.member is not None and options.member not in names:
         raise UnsupportedError(path, f"has no {kind} {printable(options.member)}", found=_names(names))
     named = [name for name in arrays if name.rpartition("/")[2] in IDS]
@@ -143,11 +131,7 @@ def _chosen(
 
 
 def _beside(path: Place, chosen: str, shape: Sequence[int], there: Sequence[str], options: ReadOptions) -> list[str]:
-    """Return the names of the arrays that may be read beside rows of IDs, in the group of the array of IDs.
-
-    Raises:
-        UnsupportedError: An option chooses one that is not there.
-    """
+    """Return the names of the arrays that may be read beside rows of IDs, in the group of the array of IDs."""
     if len(shape) != 2 or options.view == "samples":
         return []
     lead = chosen[: chosen.rfind("/") + 1]
@@ -313,15 +297,8 @@ def _named(
     """Return the layout of one array of several that a file names.
 
     Args:
-        name: Of the array.
-        extent: Its integers.
-        shape: Its shape.
         ends: Name of the array of boundaries; "" without one.
         index: The integers of `ends`; None if they are not read.
-        beside: The arrays of the same shape that are read beside rows of IDs.
-        others: Names of the arrays that are not read.
-        problems: Those of both arrays.
-        options: The parsed read options.
     """
     layout = shaped(extent, shape[1] if len(shape) > 1 else None, options)
     notes = (*layout.notes, *((f"other arrays are not read: {_names(others)}",) if others else ()))

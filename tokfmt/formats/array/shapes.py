@@ -106,10 +106,7 @@ def shaped(extent: Extent, row: int | None, options: ReadOptions, stated: int | 
     """Return the layout of the integers of an array: one stream, or rows of `row`.
 
     Args:
-        extent: The integers.
         row: Integers per row; None for a stream.
-        options: The parsed read options.
-        stated: Tokens that each row repeats, as a description states.
     """
     extras: dict[str, object] = {"dtype": f"{'big-endian ' * (extent.dtype.byteorder == '>')}{extent.dtype.name}"}
     if not row:
@@ -155,14 +152,7 @@ def bare_layout(file: File, options: ReadOptions) -> FileLayout:
 
 
 def boundaries_of(name: str, index: Extent, tokens: int, options: ReadOptions) -> tuple[Offsets, list[Problem]]:
-    """Return the starts of documents that an array states, and what contradicts the tokens.
-
-    Args:
-        name: Of the array: lengths, or 0 and the ends of all documents.
-        index: The array.
-        tokens: Number of tokens.
-        options: The parsed read options.
-    """
+    """Return the starts of documents that an array states, and what contradicts the tokens."""
     values = index.file.array(index.begin, index.tokens, index.dtype).astype(np.int64)
     are_lengths = name.rpartition("/")[2] == "lengths"
     starts = offsets_of(values) if are_lengths and (values >= 0).all() else values

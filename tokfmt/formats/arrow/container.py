@@ -69,45 +69,26 @@ _SCHEMA_BYTES = 1 << 16  # bytes in which the schema of a stream before Arrow 1.
 
 
 class Group(NamedTuple):
-    """A row group or a record batch, which can be decoded without the others.
+    """A row group or a record batch, which can be decoded without the others."""
 
-    Attributes:
-        number: Index in its file, from 0.
-        rows: Number of rows.
-        begin: Byte offset in the file.
-        size: Bytes in the file.
-    """
-
-    number: int
-    rows: int
-    begin: int
-    size: int
+    number: int  # index in its file, from 0
+    rows: int  # number of rows
+    begin: int  # byte offset in the file
+    size: int  # bytes in the file
 
 
 class Facts(NamedTuple):
-    """Facts that a footer states about one column of a row group; None if missing or not reliable.
+    """Facts that a footer states about one column of a row group; None if missing or not reliable."""
 
-    Attributes:
-        values: Number of values, which are the IDs of all lists together.
-        low: Smallest value.
-        top: Largest value.
-        nulls: Number of NULL values; of lists, NULL and empty ones.
-        all_there: No list is NULL.
-    """
-
-    values: int | None = None
-    low: int | None = None
-    top: int | None = None
-    nulls: int | None = None
-    all_there: bool = False
+    values: int | None = None  # number of values, which are the IDs of all lists together
+    low: int | None = None  # Smallest value
+    top: int | None = None  # largest value
+    nulls: int | None = None  # number of NULL values; of lists, NULL and empty ones
+    all_there: bool = False  # No list is NULL
 
 
 def arrow() -> Any:
-    """Import and return the package pyarrow.
-
-    Raises:
-        MissingDependencyError: pyarrow is not installed.
-    """
+    """Import and return the package pyarrow."""
     try:
         import pyarrow as pa
         import pyarrow.compute
@@ -119,13 +100,7 @@ def arrow() -> Any:
 
 @contextmanager
 def worded(path: Place, what: str, remedy: str | None = None) -> Iterator[None]:
-    """Turn the exceptions of pyarrow into a FormatError of one line.
-
-    Args:
-        path: File that the error names.
-        what: Statement of the error, as "the footer cannot be read".
-        remedy: Remedy of a CorruptError.
-    """
+    """Turn the exceptions of pyarrow into a FormatError of one line."""
     pa = arrow()
     try:
         yield
@@ -150,15 +125,7 @@ def _checked_names(schema: Any) -> Any:
 
 
 def check_claim(path: Place, what: str, claimed: int, stored: int, width: int = 1) -> None:
-    """Raise UnsafeError if a file claims more values than its stored bytes can hold.
-
-    Args:
-        path: File that claims them.
-        what: Noun that is counted, as "values in a column".
-        claimed: Number that the file claims.
-        stored: Bytes that hold them in the file.
-        width: Bytes per value if bytes are claimed, else 1.
-    """
+    """Raise UnsafeError if a file claims more values than its stored bytes can hold."""
     maximum = max(width * MAXIMUM_VALUES, RATIO * stored)
     if claimed > maximum:
         expected, remedy = f"at most {maximum:,}", "Not read: a bomb"
@@ -225,16 +192,7 @@ class ParquetContainer:
             return self._open().metadata
 
     def _check_columns(self, length: int) -> None:
-        """Refuse column chunks that make pyarrow end the process (26.0: `RowGroupMetaData.column` cannot raise).
-
-        Args:
-            length: Bytes of the footer.
-
-        Raises:
-            UnsafeError: The footer is longer than 64 MiB.
-            CorruptError: A row group has not one chunk per column, or its size statistics contradict the schema.
-            UnsupportedError: A column is encrypted.
-        """
+        """Refuse column chunks that make pyarrow end the process (26.0: `RowGroupMetaData.column` cannot raise)."""
         if length > _FOOTER:
             raise UnsafeError(self.path, "bytes of the footer", expected=f"at most {_FOOTER:,}", found=length)
         schema = self.metadata.schema
@@ -303,11 +261,7 @@ class ParquetContainer:
             return max(0, sum(int(chunk.total_uncompressed_size) for chunk in chunks))
 
     def batches(self, group: Group, columns: Sequence[str]) -> Iterator[Any]:
-        """Yield the rows of a group in order, as record batches of these columns with a bounded number of rows.
-
-        Raises:
-            FormatError: The group cannot be decoded, or claims more than its bytes can hold.
-        """
+        """Yield the rows of a group in order, as record batches of these columns with a bounded number of rows."""
         with worded(self.path, f"{self.unit} {group.number:,} cannot be read"):
             columns = stored_columns(self.schema, columns)
             chunks, weight, longest = self.chunks(group, columns), 1, 1
@@ -326,13 +280,6 @@ class ParquetContainer:
 
     def _longest_word(self, file: File | Held, chunk: Any, at: int, size: int, stored: int) -> int:
         """Return the bytes of the longest text in a dictionary, which any number of rows may repeat.
-
-        Args:
-            file: The file.
-            chunk: Column chunk of texts.
-            at: Byte offset of the dictionary page.
-            size: Decompressed bytes of the page.
-            stored: Bytes of the page in the file, with its header.
 
         Returns:
             `size` if the dictionary is larger than 4 MiB or cannot be decompressed here.
@@ -358,7 +305,6 @@ class ParquetContainer:
         """Yield kind, byte offset, decompressed bytes and stored bytes with header of each page, after checks.
 
         Args:
-            chunk: Column chunk.
             file: What the pages are read from (default: the file).
         """
         file = file or self.file
@@ -384,12 +330,7 @@ class ParquetContainer:
 
 
 def held(file: File, extents: Sequence[tuple[int, int]]) -> File | Held:
-    """Return a file in a store with some parts in memory, which were requested side by side; a local file as it is.
-
-    Args:
-        file: The file.
-        extents: Byte offset and size of each part, in any order. Parts beyond the end are left out.
-    """
+    """Return a file in a store with some parts in memory, which were requested side by side; a local file as it is."""
     if file.path.is_local:
         return file
     ranges = list[tuple[int, int]]()
@@ -411,17 +352,8 @@ def _extent(chunk: Any) -> tuple[int, int]:
 def thrift(data: bytes, at: int = 0, depth: int = 0) -> tuple[dict[int, Any], int]:
     """Decode a struct of Thrift's compact protocol.
 
-    Args:
-        data: Bytes that hold the struct.
-        at: Byte offset of the struct in data.
-        depth: Number of structs and lists that contain the struct.
-
     Returns:
         Values by field number, and the byte offset after the struct.
-
-    Raises:
-        IndexError: The data end inside the struct.
-        ValueError: A type is unknown, or structs and lists are nested deeper than 16.
     """
     fields: dict[int, Any] = {}
     number = 0
@@ -505,21 +437,13 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 class Message(NamedTuple):
-    """A message of Arrow IPC.
+    """A message of Arrow IPC."""
 
-    Attributes:
-        kind: 1 schema, 2 dictionary, 3 record batch.
-        begin: Byte offset in the file.
-        head: Bytes of the metadata, with the 8 bytes of the frame.
-        body: Bytes of the buffers after the metadata.
-        rows: Number of rows of a record batch, else 0.
-    """
-
-    kind: int
-    begin: int
-    head: int
-    body: int
-    rows: int
+    kind: int  # 1 schema, 2 dictionary, 3 record batch
+    begin: int  # byte offset in the file
+    head: int  # bytes of the metadata, with the 8 bytes of the frame
+    body: int  # bytes of the buffers after the metadata
+    rows: int  # number of rows of a record batch, else 0
 
 
 class ArrowContainer:
@@ -837,19 +761,12 @@ def _buffers(data: bytes, kind: int) -> Iterator[tuple[int, int]]:
 
 
 class _Lists(NamedTuple):
-    """A column of lists in the metadata of its batches.
+    """A column of lists in the metadata of its batches."""
 
-    Attributes:
-        node: The number of its node; the node after it is that of the items.
-        buffer: The number of its first buffer: NULL rows, offsets, NULL items, items.
-        width: Bytes of an offset.
-        item: Bytes of an item.
-    """
-
-    node: int
-    buffer: int
-    width: int
-    item: int
+    node: int  # the number of its node; the node after it is that of the items
+    buffer: int  # the number of its first buffer: NULL rows, offsets, NULL items, items
+    width: int  # bytes of an offset
+    item: int  # bytes of an item
 
 
 def _lists_at(schema: Any, column: str) -> _Lists | None:
@@ -888,11 +805,7 @@ def _parts_of(kind: Any) -> tuple[int, int] | None:
 
 
 def _claim_of_lists(data: bytes, message: Message, lists: _Lists) -> tuple[int, int]:
-    """Return the byte offset of the offsets of a column of lists in a batch, and the number of items that it stores.
-
-    Raises:
-        ValueError: The batch has NULL or is compressed, or its metadata contradict themselves.
-    """
+    """Return the byte offset of the offsets of a column of lists in a batch, and the number of items that it stores."""
     table = _batch(data, message.kind)
     nodes, buffers = list(_pairs(data, table, 1)), list(_pairs(data, table, 2))
     if _field(data, table, 3) or len(nodes) < lists.node + 2 or len(buffers) < lists.buffer + 4:
@@ -963,12 +876,7 @@ def open_containers(format_: Variant, files: Sequence[Place], *, tail: bool = Fa
     """Open the files of a dataset.
 
     Args:
-        format_: Parquet or Arrow.
-        files: Paths, in the order of reading.
         tail: Open Arrow files without an end marker, or with a damaged footer.
-
-    Raises:
-        FormatError: A file is damaged or of another format.
     """
     return list(side_by_side(lambda path: format_.Container(path, tail=tail), files))
 
@@ -1061,11 +969,7 @@ def kind_of(kind: Any) -> str:
 
 
 def chosen(container: Container, options: ReadOptions) -> Column:
-    """Choose the column to read: the given one, else packed rows, else IDs, else text.
-
-    Raises:
-        UnsupportedError: No column fits, or several do; the error lists the columns of the file.
-    """
+    """Choose the column to read: the given one, else packed rows, else IDs, else text."""
     schema = container.schema
     every = {name: kind_of(typed(schema, name)) for name in schema.names}
     listed = printable(", ".join(f"{name}: {schema.field(k).type}" for k, name in enumerate(schema.names[:20])))
@@ -1098,13 +1002,7 @@ def _of_ids(container: Container, name: str, every: Mapping[str, str], options: 
 
 
 def _text_column(container: Container, every: Mapping[str, str], listed: str) -> Column:
-    """Choose the column of text: `text`, or the only one. A column with a name of IDs is not taken for text.
-
-    Args:
-        container: Open file.
-        every: What each column can hold; see `kind_of`.
-        listed: The columns with their types, for errors.
-    """
+    """Choose the column of text: `text`, or the only one. A column with a name of IDs is not taken for text."""
     texts = [
         name for name, kind in every.items() if kind == TEXT and "binary" not in str(typed(container.schema, name))
     ]
@@ -1127,11 +1025,7 @@ def _text_column(container: Container, every: Mapping[str, str], listed: str) ->
 
 
 def agreed(containers: Sequence[Container], options: ReadOptions) -> Column:
-    """Choose the column to read in the first file, and check that the other files have the same columns.
-
-    Raises:
-        UnsupportedError: No column fits, or the files differ.
-    """
+    """Choose the column to read in the first file, and check that the other files have the same columns."""
     column = chosen(containers[0], options)
     kind = "IDs" if column.kind == "ids" else column.holds
     for other in containers[1:]:

@@ -41,11 +41,7 @@ if TYPE_CHECKING:
 
 
 def inspect(format_: Variant, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> Inspection:
-    """Open the files of one or more datasets as one, and choose the column to read.
-
-    Raises:
-        MissingDependencyError: pyarrow is not installed.
-    """
+    """Open the files of one or more datasets as one, and choose the column to read."""
     arrow()  # A missing package is reported before anything that is wrong with the files.
     try:
         return ColumnsInspection(format_, paths, options, hints)
@@ -62,11 +58,7 @@ class ColumnsInspection(Inspection):
     """
 
     def __init__(self, format_: Variant, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> None:
-        """Examine the files; the arguments are those of `inspect`.
-
-        Raises:
-            FormatError: A file cannot be read, or no column fits.
-        """
+        """Examine the files; the arguments are those of `inspect`."""
         self.format, self.options, self.hints = format_, options, hints
         each = [format_.find(path, options.split) for path in paths]
         self.first, self.files = each[0], [file for one in each for file in one.files]
@@ -81,11 +73,7 @@ class ColumnsInspection(Inspection):
         self.problems = [problem for container in self.containers for problem in container.problems]
 
     def reader(self) -> ColumnReader | TextReader:
-        """Return the reader of IDs or texts; see `Inspection.reader`.
-
-        Raises:
-            FormatError: A row cannot be read whose IDs have to be counted.
-        """
+        """Return the reader of IDs or texts; see `Inspection.reader`."""
         column, options, hints = self.column, self.options, self.hints
         damage = (*self.damage, *(self._keep_readable() if hints.allow_partial else ()))
         lost = tuple(self._lost())
@@ -164,15 +152,13 @@ class _Seen(NamedTuple):
     """What was seen of a group so far.
 
     Attributes:
-        tokens: The number of IDs, with those that `attention_mask` excludes.
         others, against: The labels and masks of its rows.
-        error: Why the group cannot be decoded to its end.
     """
 
-    tokens: int = 0
+    tokens: int = 0  # the number of IDs, with those that `attention_mask` excludes
     others: OtherLabels = OtherLabels()
     against: Contradictions = Contradictions()
-    error: FormatError | None = None
+    error: FormatError | None = None  # Why the group cannot be decoded to its end
 
 
 def _looked_at(rows: Rows, item: tuple[Container, Group]) -> _Seen | None:
@@ -196,13 +182,7 @@ def _problems(rows: Rows, item: tuple[Container, Group]) -> Generator[Finding, N
 
 
 def _steps(rows: Rows, item: tuple[Container, Group], found: list[Problem]) -> Iterator[_Seen]:
-    """Decode a group, some rows at a time, and compare the number of its IDs with what the file states.
-
-    Args:
-        rows: What is decoded.
-        item: The file, and the group.
-        found: Receives the problems of the rows before each step.
-    """
+    """Decode a group, some rows at a time, and compare the number of its IDs with what the file states."""
     (container, group), seen, has_problems = item, _Seen(), False
     try:
         for decoded in rows.decode(container, group, found.append):

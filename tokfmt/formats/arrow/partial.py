@@ -21,11 +21,7 @@ if TYPE_CHECKING:
 
 
 def readable_files(format_: Variant, files: Sequence[Place]) -> tuple[list[Container], list[Damage]]:
-    """Open the files that can be opened, and report what is missing of the others or at the ends.
-
-    Raises:
-        FormatError: No file can be opened; the error of the first one.
-    """
+    """Open the files that can be opened, and report what is missing of the others or at the ends."""
     found, damage, failed = list[Container](), list[Damage](), list[FormatError]()
     for path in files:
         try:
@@ -50,15 +46,8 @@ def readable_files(format_: Variant, files: Sequence[Place]) -> tuple[list[Conta
 def keep_following(files: Sequence[Place], containers: list[Container]) -> list[Damage]:
     """Remove the containers after a file that is missing or damaged, because rows continue from file to file.
 
-    Args:
-        files: The files of the dataset, in order.
-        containers: Those that could be opened, which are changed.
-
     Returns:
         What was left out, or nothing.
-
-    Raises:
-        TruncatedError: The first file is damaged, so that no row is known to begin a sequence.
     """
     opened, kept = {container.path: container for container in containers}, list[Container]()
     for before, path in zip([None, *files], files, strict=False):
@@ -83,8 +72,6 @@ def keep_readable(
     """Remove the groups that cannot be decoded from containers. Decodes every group.
 
     Args:
-        containers: Open files, whose `groups` are replaced.
-        decode: Reads a group; raises FormatError with the cause if it cannot.
         first_only: Drop every group after the first damaged one, because rows continue from group to group.
 
     Returns:

@@ -90,14 +90,7 @@ def reading_of(containers: Sequence[Container], column: Column, options: ReadOpt
 
 
 class Rows:
-    """Decode the rows of a column and report the problems in them.
-
-    Args:
-        format_hundred: Base of the numbers of findings, 660 or 680.
-        column: Column to read, with the columns of labels or masks.
-        reading: How the columns beside it are read.
-        accepted: Words of `--allow-loss`. Problems that they accept are not reported.
-    """
+    """Decode the rows of a column and report the problems in them."""
 
     def __init__(
         self, format_hundred: int, column: Column, reading: Reading, accepted: frozenset[str] = frozenset()
@@ -107,16 +100,7 @@ class Rows:
     def decode(
         self, container: Container, group: Group, report: Callable[[Problem], object] = _raise
     ) -> Iterator[IdRows]:
-        """Yield the rows of a group, some at a time.
-
-        Args:
-            container: The file.
-            group: The group.
-            report: Receives each problem of each row.
-
-        Raises:
-            FormatError: The group cannot be decoded, or, without `report`, a row has a problem.
-        """
+        """Yield the rows of a group, some at a time."""
         base = 0
         for batch in container.batches(group, (self.column.name, *self.column.beside)):
             with worded(container.path, f"{container.unit} {group.number:,} cannot be read"):
@@ -451,11 +435,7 @@ class TextReader(TextRecords):
         """Yield the texts of chats, None where NULL; raise NotTextError if a row is not a list of messages.
 
         Args:
-            array: The chats, or prompts.
             completions: The completions of the prompts; None of chats.
-            container: The file.
-            group: The group of the rows.
-            row: The number of the first row in it.
         """
         others = [None] * len(array) if completions is None else completions.to_pylist()
         for number, (value, other) in enumerate(zip(array.to_pylist(), others, strict=True), row):

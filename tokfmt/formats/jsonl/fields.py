@@ -33,13 +33,7 @@ def rows_of(
     """Return the IDs of lines with what the fields beside them state.
 
     Args:
-        lines: The lines.
-        parsed: Their IDs.
-        first: What the first record shows.
         masks: Which of its fields of labels and masks are read; None: none, because a user accepts their loss.
-        choice: The option `loss_mask`.
-        eos_id: The separator, if it is known.
-        unfit: Receives the line, by its index, of each record whose fields are missing or do not fit its IDs.
     """
     tokens = array("I")  # Four times as fast as numpy.fromiter.
     for ids in parsed.values:
@@ -73,14 +67,7 @@ def rows_of(
 
 
 def _unexpected(rows: IdRows, bounds: Offsets, first: First, masks: Sequence[str] | None) -> Iterator[Misfit]:
-    """Yield rows whose fields say what the first record does not announce.
-
-    Args:
-        rows: The rows.
-        bounds: Their offsets in what is left of them.
-        first: What the first record shows.
-        masks: As in `rows_of`.
-    """
+    """Yield rows whose fields say what the first record does not announce."""
     marks = np.zeros(0, np.uint8) if rows.marks is None else rows.marks
     for row, at in first_in_rows(bounds, marks & OTHER != 0) if masks else ():
         label = None if rows.own is None else int(rows.own[at])
@@ -92,14 +79,7 @@ def _unexpected(rows: IdRows, bounds: Offsets, first: First, masks: Sequence[str
 
 
 def _fields(parsed: Parsed, names: Sequence[str], report: Report, accepted: Offsets | None) -> dict[str, Column]:
-    """Return columns of records; report a value that is not a list of whole numbers.
-
-    Args:
-        parsed: The records.
-        names: The names of the columns.
-        report: Receives each value that is not such a list.
-        accepted: The offsets of the IDs, if labels that do not fit them are accepted as absent.
-    """
+    """Return columns of records; report a value that is not a list of whole numbers."""
     return {name: _column(parsed, name, report, accepted if name == LABELS else None) for name in names}
 
 

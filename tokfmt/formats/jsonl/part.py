@@ -46,20 +46,17 @@ class Table(NamedTuple):
     Attributes:
         offsets: int64[pieces + 1], the byte offset of each piece of whole lines, and the end of the last.
         firsts: int64[pieces + 1], the number of the first line of each piece, and the number of all lines.
-        is_whole: True if the pieces are all of the file, not only its beginning.
     """
 
     offsets: Positions = np.zeros(1, np.int64)
     firsts: Positions = np.zeros(1, np.int64)
-    is_whole: bool = False
+    is_whole: bool = False  # true if the pieces are all of the file, not only its beginning
 
 
 class Numbered:
     """The lines of a file by number, or some of them. The table of their numbers grows as far as it is asked for.
 
     Args:
-        text: The file.
-        read: Yields its lines.
         numbering: Numbers the lines; None: each has one number.
     """
 
@@ -123,11 +120,7 @@ class Numbered:
                 return
 
     def bounds(self, number: int) -> tuple[int, int]:
-        """Return the byte offsets of a line, before a byte order mark, and of the next line.
-
-        Raises:
-            IndexError: There is no such line.
-        """
+        """Return the byte offsets of a line, before a byte order mark, and of the next line."""
         for first, lines, numbered in self.pieces(number, number + 1):
             return lines.bounds(numbered[number - first])
         raise IndexError(f"record {number}")
@@ -152,9 +145,7 @@ class Part:
     """One file of a dataset: its lines, or those that its index lists, and the byte offsets of its records.
 
     Args:
-        text: The file.
         index: Its index, which was compared with it; None without one.
-        longest: The most bytes of a line.
         numbering: Tells the records in lines; None if every line is a record.
     """
 
@@ -227,33 +218,19 @@ _BOTH = 'records have both "{1}" and "{0}": read as IDs; --from-opt kind=text re
 
 
 class First(NamedTuple):
-    """What the first record of a dataset shows.
+    """What the first record of a dataset shows."""
 
-    Attributes:
-        kind: Content of the records: "text" or "ids".
-        keys: The keys that lead to the text or the IDs.
-        inferred: What was inferred.
-        columns: The columns that are read beside the IDs, wherever records have them.
-        announced: Those that the first record has, or that an option names.
-        passed: Labels and masks that an option leaves out, and positions that are lists of lists.
-        has_unread_mask: It has a loss mask, and no option states which IDs it speaks of.
-        chats: Its text is a list of messages, or a prompt with its completion.
-        pairs: What its prompt and its completion are.
-        fields: The names of its fields.
-        are_completions: Its `targets` are no labels; see `model.rows.are_pairs`.
-    """
-
-    kind: Kind
-    keys: tuple[str, ...]
-    inferred: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ()
-    announced: tuple[str, ...] = ()
-    passed: tuple[str, ...] = ()
-    has_unread_mask: bool = False
-    chats: bool = False
-    pairs: Pairs = ""
-    fields: tuple[str, ...] = ()
-    are_completions: bool = False
+    kind: Kind  # Content of the records: "text" or "ids"
+    keys: tuple[str, ...]  # the keys that lead to the text or the IDs
+    inferred: tuple[str, ...] = ()  # what was inferred
+    columns: tuple[str, ...] = ()  # the columns that are read beside the IDs, wherever records have them
+    announced: tuple[str, ...] = ()  # Those that the first record has, or that an option names
+    passed: tuple[str, ...] = ()  # Labels and masks that an option leaves out, and positions that are lists of lists
+    has_unread_mask: bool = False  # It has a loss mask, and no option states which IDs it speaks of
+    chats: bool = False  # its text is a list of messages, or a prompt with its completion
+    pairs: Pairs = ""  # what its prompt and its completion are
+    fields: tuple[str, ...] = ()  # the names of its fields
+    are_completions: bool = False  # its `targets` are no labels; see `model.rows.are_pairs`
 
     @property
     def masks(self) -> tuple[str, ...]:
@@ -276,13 +253,8 @@ def first_record(parts: Iterable[Part], options: ReadOptions, *, is_lenient: boo
     """Look at the first lines until one shows what records are, "ids" if there is no line. Each is parsed once.
 
     Args:
-        parts: The files.
-        options: The parsed read options.
         is_lenient: Lines that are not records are left out.
         collects: See `Hints.collect_invalid`.
-
-    Raises:
-        FormatError: None of the lines of the first 256 KiB is a record, and invalid lines are not left out.
     """
     keys = {"text": dotted(options.text_field, "text_field"), "ids": dotted(options.ids_field, "ids_field")}
     stated, kind = None if options.kind == "auto" else options.kind, "ids" if options.kind == "auto" else options.kind
@@ -359,10 +331,6 @@ def _of_ids(
     """Return what a record of IDs shows. Of its columns, an option names labels and masks that later records have.
 
     Args:
-        record: The record.
-        keys: The keys that lead to the IDs.
-        inferred: What was inferred.
-        options: The parsed read options.
         second: The name of a second list of IDs; "" without one.
     """
     if len(keys) > 1 or not isinstance(record, dict):
