@@ -42,20 +42,20 @@ from tokfmt.core.loss_mask import MASK_CHOICES, MaskChoice
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.reader import TokenReader
 from tokfmt.errors import CorruptError, FormatError, UnsupportedError
-from tokfmt.files.file import File, matching, open_file
+from tokfmt.files.file import matching, open_file
 from tokfmt.files.place import Place
 from tokfmt.formats.flat import FlatOptions
 from tokfmt.formats.folders import json_object, whole_number
 from tokfmt.formats.shards import (
     INDEX,
     Form,
+    Heads,
     Ids,
     Listed,
     Listing,
     ShardFormat,
     ShardWriter,
     Written,
-    gathered,
     loss_masks_of,
 )
 from tokfmt.model.rows import columns_to_read
@@ -169,13 +169,6 @@ class LitData(ShardFormat):
             "(litData#865). Upstream and tokfmt read a chunk as often as it is listed. Leave the repeated entries out "
             "of index.json, unless they are meant.",
         ),
-        "TF748": Code(
-            "columns that do not fit the IDs",
-            "An item has another number of labels, or of values of a mask, than of IDs; a label is neither the ID nor "
-            "-100; a mask is neither 0 nor 1; labels and masks count other tokens; or position_ids, seq_lengths or "
-            "segments contradict the IDs or each other. Write the items again; --from-opt loss_mask=NAME reads one "
-            "column of labels and masks, and --allow-loss loss-mask none of them.",
-        ),
         "TF747": Code(
             "dim is not the number of tokens of the chunk",
             "TokensLoader cuts windows by `dim` of index.json: it leaves out tokens after it, or reads past the end "
@@ -233,16 +226,16 @@ class LitData(ShardFormat):
                 note=f"{path.name}: dim in index.json is {shown(stated)}, but the chunk holds {tokens:,} tokens",
             )
 
-    def ids(self, one: Listed, file: File, table: Offsets) -> Ids:
+    def ids(self, one: Listed, heads: Heads) -> Ids:
         dtype, loader, _, _, fields = one.about
-        byte_offsets, lengths, begin = table[:-1], np.diff(table), 4 * (one.count + 2)
-        if table[0] != begin:
-            found = int(table[0])
+        file, byte_offsets, lengths, begin = heads.file, heads.begins, np.diff(heads.table), 4 * (one.count + 2)
+        if heads.table[0] != begin:
+            found = int(heads.table[0])
             raise CorruptError(file.path, "offset of the first item", offset=4, expected=begin, found=found)
         if fields > 1:
-            return _of_field(file, byte_offsets, lengths, one.about)
+            return _of_field(heads, lengths, one.about)
         sized = loader != _TOKENS and (lengths >= 4).all()
-        sized = sized and np.array_equal(gathered(file, byte_offsets, 4).view("<u4")[:, 0], lengths - 4)
+        sized = sized and np.array_equal(heads.take(byte_offsets, 4).view("<u4")[:, 0], lengths - 4)
         if loader not in ("", _TOKENS) and not sized:
             raise CorruptError(file.path, f"items do not begin with their sizes, as {loader} writes them", offset=begin)
         return Ids(byte_offsets + 4, lengths - 4, dtype) if sized else Ids(byte_offsets, lengths, dtype)
@@ -265,16 +258,16 @@ class Field(NamedTuple):
     fields: int  # the number of fields of an item
 
 
-def _of_field(file: File, byte_offsets: Offsets, lengths: Offsets, field: Field) -> Ids:
+def _of_field(heads: Heads, lengths: Offsets, field: Field) -> Ids:
     """Return the byte offsets and lengths of one of several fields: before them, an item has the size of each."""
-    head = 4 * field.fields
+    head, byte_offsets = 4 * field.fields, heads.begins
     short = lengths < head
     sizes = np.zeros((len(lengths), field.fields), np.int64)
-    sizes[~short] = gathered(file, byte_offsets[~short], head).view("<u4").reshape(-1, field.fields)
+    sizes[~short] = heads.take(byte_offsets[~short], head, np.flatnonzero(~short)).view("<u4").reshape(-1, field.fields)
     wrong = np.flatnonzero(short | (sizes.sum(axis=1) + head != lengths))
     if len(wrong):
         what = f"the sizes of the {field.fields:,} fields of item {int(wrong[0]):,} are not those of the item"
-        raise CorruptError(file.path, what, offset=int(byte_offsets[wrong[0]]))
+        raise CorruptError(heads.file.path, what, offset=int(byte_offsets[wrong[0]]))
     return Ids(byte_offsets + head + sizes[:, : field.number].sum(axis=1), sizes[:, field.number], field.dtype)
 
 

@@ -33,7 +33,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -52,21 +52,20 @@ from tokfmt.core.widths import likely_width
 from tokfmt.errors import CorruptError, FormatError, UnsafeError, UnsupportedError
 from tokfmt.files.file import File, is_empty, names_in, natural_key, open_file
 from tokfmt.files.place import Place
-from tokfmt.formats.flat import Extent, FlatOptions
+from tokfmt.formats.flat import FlatOptions
 from tokfmt.formats.folders import Packed, begin_of, decoding_limit, ids_in, json_object, parsed_object, whole_number
 from tokfmt.formats.row_reader import StoredRows
 from tokfmt.formats.shards import (
     INDEX,
     Form,
+    Heads,
     Ids,
     Listed,
     Listing,
-    Looked,
     ShardFormat,
     ShardWriter,
     Values,
     Written,
-    gathered,
     loss_masks_of,
 )
 from tokfmt.model.rows import Column as RowColumn
@@ -79,12 +78,10 @@ _SHARD = r"shard\.(\d+)\.mds(?:\.\w+)?"
 _COLUMNS = re.compile(rb'"column_encodings"\s*:')
 _LARGEST_HEADER = 1 << 20
 _OWN = f"without {INDEX}, the shards are read by their own headers"
-_HEAD = 16  # Bytes of a sample that hold the sizes of a few columns, the dtype and the shape.
 _TEXT = "tokfmt does not read text from MDS: write it as JSON Lines or Parquet, from which tokfmt encodes it"
 _TURNS = "turns"
 _LIKELY = {2: "uint16", 4: "int32", 8: "int64"}
 _LOOKED_AT = 32  # Samples whose bytes show their dtype.
-_TOGETHER = 1 << 18  # Samples whose heads are taken at a time.
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,13 +227,6 @@ class Mds(ShardFormat):
             "The shards are read by their own headers, which state the columns. Only index.json states how many shards "
             "there are, and their hashes. Copy it again. Upstream does not read the folder without it.",
         ),
-        "TF769": Code(
-            "columns that do not fit the IDs",
-            "A sample has another number of labels, or of values of a mask, than of IDs; a label is neither the ID nor "
-            "-100; a mask is neither 0 nor 1; labels and masks count other tokens; or position_ids, seq_lengths or "
-            "segments contradict the IDs or each other. Write the samples again; --from-opt loss_mask=NAME reads one "
-            "column of labels and masks, and --allow-loss loss-mask none of them.",
-        ),
         "TF767": Code(
             "a column of pickles",
             "Reading it would execute the code in it; upstream refuses it too. Write the column as ndarray.",
@@ -325,27 +315,12 @@ class Mds(ShardFormat):
         lengths = _by_shape(np.diff(table) - 5, shape, dtype.itemsize)
         return None if lengths is None else Ids(None, lengths, dtype)
 
-    def looked(
-        self,
-        one: Listed,
-        file: File,
-        ids: Ids,
-        hashes: Mapping[str, str],
-        read: Callable[[Listed], Ids],
-        *,
-        few: bool = False,
-    ) -> Looked:
-        """See `ShardFormat.looked`. The IDs of turns are in JSON, not in an extent."""
-        if not one.about.is_json:
-            return super().looked(one, file, ids, hashes, read, few=few)
-        rows = Turns(Values(file, ids, partial(self.find, one), hashes))
-        return Looked(Extent(file, 0, 0, rows.dtype), np.zeros(len(ids.lengths), np.uint32), [], rows)
+    def rows(self, one: Listed, file: File, ids: Ids, hashes: Mapping[str, str]) -> StoredRows | None:
+        return Turns(Values(file, ids, partial(self.find, one), hashes)) if one.about.is_json else None
 
-    def ids(self, one: Listed, file: File, table: Offsets) -> Ids:
-        heads = _Heads(file, table[:-1])
-        if one.about.is_json:
-            return Ids(*_cells(heads, table, one.about), np.dtype("u1"))
-        return _ids(heads, *_cells(heads, table, one.about), one.about)
+    def ids(self, one: Listed, heads: Heads) -> Ids:
+        cells = _cells(heads, one.about)
+        return Ids(*cells, np.dtype("u1")) if one.about.is_json else _ids(heads, *cells, one.about)
 
 
 def _listing(shards: Sequence[tuple[Place, Any]], options: ReadOptions) -> Listing:
@@ -470,38 +445,9 @@ def _by_shape(sizes: Offsets, first: int, width: int) -> Offsets | None:
     return rules[0] if first >> 2 == 1 and rules and np.array_equal(rules[0], rules[-1]) else None
 
 
-class _Heads:
-    """The first bytes of each sample of a shard, which one pass over the shard reads."""
-
-    def __init__(self, file: File, begins: Offsets) -> None:
-        self.file, self._begins = file, begins
-        self._known = gathered(file, begins[begins + _HEAD <= file.size], _HEAD)
-
-    def take(self, byte_offsets: Offsets, width: int, samples: NDArray[np.intp] | None = None) -> NDArray[np.uint8]:
-        """Return uint8[n, width]: `width` bytes from each byte offset. Bytes beyond the heads are read from the shard.
-
-        Args:
-            samples: The numbers of the samples, ascending (default: all).
-        """
-        samples = np.arange(len(self._begins)) if samples is None else samples
-        found = np.empty((len(samples), width), np.uint8)
-        for first in range(0, len(samples), _TOGETHER):
-            some = slice(first, first + _TOGETHER)
-            found[some] = self._some(byte_offsets[some], width, samples[some])
-        return found
-
-    def _some(self, byte_offsets: Offsets, width: int, samples: NDArray[np.intp]) -> NDArray[np.uint8]:
-        within = byte_offsets - self._begins[samples]
-        held = (samples < len(self._known)) & (within + width <= _HEAD)
-        found = np.empty((len(samples), width), np.uint8)
-        found[held] = self._known[samples[held, None], within[held, None] + np.arange(width)]
-        found[~held] = gathered(self.file, byte_offsets[~held], width)
-        return found
-
-
-def _cells(heads: _Heads, table: Offsets, column: Column) -> tuple[Offsets, Offsets]:
+def _cells(heads: Heads, column: Column) -> tuple[Offsets, Offsets]:
     """Return int64[samples] twice: the byte offset of the column in each sample, and its bytes."""
-    file, begins, lengths, sizes = heads.file, table[:-1], np.diff(table), column.sizes
+    file, begins, lengths, sizes = heads.file, heads.begins, np.diff(heads.table), column.sizes
     free, fixed = [k for k, size in enumerate(sizes) if size is None], [size for size in sizes if size is not None]
     if not all(fixed) or (lengths < sum(fixed) + 4 * len(free)).any():
         raise CorruptError(file.path, "a sample is shorter than its columns", found=f"sizes {sizes}"[:60])
@@ -513,7 +459,7 @@ def _cells(heads: _Heads, table: Offsets, column: Column) -> tuple[Offsets, Offs
     return begins + 4 * len(free) + widths[:, : column.at].sum(axis=1), widths[:, column.at]
 
 
-def _ids(heads: _Heads, byte_offsets: Offsets, lengths: Offsets, column: Column) -> Ids:
+def _ids(heads: Heads, byte_offsets: Offsets, lengths: Offsets, column: Column) -> Ids:
     """Return the byte offsets and lengths of the IDs of each sample."""
     file, dtype = heads.file, column.dtype
     if column.coded:
@@ -555,7 +501,7 @@ def _beginnings(file: File, byte_offsets: Offsets, lengths: Offsets) -> NDArray[
 
 
 def _front(
-    heads: _Heads, byte_offsets: Offsets, lengths: Offsets, width: int, samples: NDArray[np.intp] | None = None
+    heads: Heads, byte_offsets: Offsets, lengths: Offsets, width: int, samples: NDArray[np.intp] | None = None
 ) -> NDArray[np.uint8]:
     """Return uint8[n, width]: the first `width` bytes of the IDs of samples, of which `lengths` bytes are there."""
     if (short := lengths < width).any():

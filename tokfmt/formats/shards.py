@@ -19,7 +19,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -48,6 +48,8 @@ INDEX = "index.json"
 _ITEMS = 1 << 20  # byte offsets of items per write
 _HASHED = 1 << 28  # bytes of shards up to which `check` compares hashes without --deep
 _LONG = 1 << 20  # bytes above which a shard is not read whole for a few of its items
+_HEAD = 16  # bytes of an item that hold the sizes of a few columns, the dtype and the shape
+_TOGETHER = 1 << 18  # items whose heads are taken at a time
 _SPAN, _FAR = 1 << 23, 1 << 12  # bytes per read; bytes between items above which each item is read alone
 
 
@@ -240,14 +242,12 @@ class ShardFormat(FlatFormat):
         """
 
     @abstractmethod
-    def ids(self, one: Listed, file: File, table: Offsets) -> Ids:
-        """Return the byte offsets and lengths of the IDs in a shard, from a valid `table`.
+    def ids(self, one: Listed, heads: Heads) -> Ids:
+        """Return the byte offsets and lengths of the IDs in items of a shard, whose offsets are valid."""
 
-        Args:
-            one: The entry of the shard in the index.
-            file: The shard, decompressed.
-            table: int64[items + 1], as `table` returns it.
-        """
+    def rows(self, one: Listed, file: File, ids: Ids, hashes: Mapping[str, str]) -> StoredRows | None:  # noqa: ARG002
+        """Return the rows of a shard whose IDs are not in an extent; else None. The arguments are those of `looked`."""
+        return None
 
     def contradictions(self, one: Listed, path: Place, tokens: int) -> Iterator[Problem]:  # noqa: ARG002 - nothing
         """Yield contradictions between the index and a shard of `tokens` tokens that do not prevent reading."""
@@ -256,6 +256,13 @@ class ShardFormat(FlatFormat):
     def codes(self) -> Mapping[str, Code]:
         return {
             **self.meanings,
+            self.masked: Code(
+                "columns that do not fit the IDs",
+                f"The labels or a mask of {self.item}s have another length than the IDs; a label is neither the ID nor "
+                "-100; a mask is neither 0 nor 1; labels and masks count other tokens; or position_ids, seq_lengths or "
+                f"segments contradict the IDs or each other. Write the {self.item}s again; --from-opt loss_mask=NAME "
+                "reads one column of labels and masks, and --allow-loss loss-mask none of them.",
+            ),
             self.missing: Code(
                 f"a {self.shard} is missing",
                 "index.json lists it, but neither the file nor a compressed form exists: a copy was interrupted, or "
@@ -364,8 +371,8 @@ class ShardFormat(FlatFormat):
         if file is not None and file.size < one.size:
             with suppress(FormatError):
                 table = self.table(one, file)
-                table = table[: int(np.searchsorted(table, file.size, side="right"))]
-                kept = self.looked(one, file, self.ids(one, file, table), {}, lambda of: self.ids(of, file, table))
+                heads = Heads(file, table[: int(np.searchsorted(table, file.size, side="right"))])
+                kept = self.looked(one, file, self.ids(one, heads), {}, heads)
                 lost = one.count - len(kept.lengths)
         damage.append(Damage(look.error.sentence, lost))
         return kept
@@ -391,8 +398,9 @@ class ShardFormat(FlatFormat):
             code = self.wrong_items
             known = self.known_lengths(one, file)
             few = few and known is not None and not form.codec and one.size > _LONG and not one.beside
-            ids = known or self.find(one, file)
-            looked = self.looked(one, file, ids, {} if few else form.hashes, lambda of: self.find(of, file), few=few)
+            heads = Heads(file, self.table(one, file)) if known is None or one.beside else None
+            ids = known or self._found(one, cast("Heads", heads))
+            looked = self.looked(one, file, ids, {} if few else form.hashes, heads, few=few)
         except UnsupportedError:
             raise
         except FormatError as error:
@@ -403,26 +411,22 @@ class ShardFormat(FlatFormat):
         return looked._replace(sections=sections)
 
     def looked(
-        self,
-        one: Listed,
-        file: File,
-        ids: Ids,
-        hashes: Mapping[str, str],
-        read: Callable[[Listed], Ids],
-        *,
-        few: bool = False,
+        self, one: Listed, file: File, ids: Ids, hashes: Mapping[str, str], heads: Heads | None, *, few: bool = False
     ) -> Looked:
         """Return the IDs of a shard, with the columns beside them.
 
         Args:
+            heads: The heads of its items; None if no column is beside the IDs.
             few: Few items will be read.
         """
+        if (own := self.rows(one, file, ids, hashes)) is not None:
+            return Looked(Extent(file, 0, 0, own.dtype), np.zeros(len(ids.lengths), np.uint32), [], own)
         lengths = (ids.lengths // ids.dtype.itemsize).astype(np.uint32)  # a shard's offsets are u32
         extent = _extent(file, ids, partial(self.find, one), hashes, few=few)
         beside = dict[str, StoredColumn]()
         for name, about in one.beside:
             of = replace(one, about=about)
-            column = read(of)
+            column = self._found(of, cast("Heads", heads))
             bounds = offsets_of(column.lengths // column.dtype.itemsize)
             beside[name] = StoredColumn(_extent(file, column, partial(self.find, of), {}), bounds)
         rows = ExtentRows(StoredColumn(extent, offsets_of(lengths)), beside, self.item) if beside else None
@@ -455,11 +459,14 @@ class ShardFormat(FlatFormat):
             last: The item after the last one; None for all.
         """
         table = self.table(one, file)
-        ids = self.ids(one, file, table[first : len(table) if last is None else last + 1])
+        return self._found(one, Heads(file, table[first : len(table) if last is None else last + 1]), first)
+
+    def _found(self, one: Listed, heads: Heads, first: int = 0) -> Ids:
+        ids = self.ids(one, heads)
         wrong = np.flatnonzero(ids.lengths % ids.dtype.itemsize)
         if len(wrong) and ids.byte_offsets is not None:
             what = f"the IDs of {self.item} {first + int(wrong[0]):,} end inside an ID of {ids.dtype.itemsize} bytes"
-            raise CorruptError(file.path, what, offset=int(ids.byte_offsets[wrong[0]]))
+            raise CorruptError(heads.file.path, what, offset=int(ids.byte_offsets[wrong[0]]))
         return ids
 
 
@@ -481,6 +488,38 @@ def _missing(path: Place, spare: Sequence[Place]) -> CorruptError:
     folders = ", ".join(printable(file.parent.name) for file in elsewhere[:3])
     what = f"is not where {INDEX} lists it; a file of that name is in {folders}"
     return CorruptError(path, what, remedy=f"Correct {INDEX}: upstream's merge_index writes names with their folders")
+
+
+class Heads:
+    """The first bytes of each item of a shard, which one pass over the shard reads, and the offsets of the items."""
+
+    def __init__(self, file: File, table: Offsets) -> None:
+        self.file, self.table, self.begins = file, table, table[:-1]
+
+    @cached_property
+    def _known(self) -> NDArray[np.uint8]:
+        return gathered(self.file, self.begins[self.begins + _HEAD <= self.file.size], _HEAD)
+
+    def take(self, byte_offsets: Offsets, width: int, items: NDArray[np.intp] | None = None) -> NDArray[np.uint8]:
+        """Return uint8[n, width]: `width` bytes from a byte offset in each item. Others than heads are read one by one.
+
+        Args:
+            items: The numbers of the items, ascending (default: all).
+        """
+        items = np.arange(len(self.begins)) if items is None else items
+        found = np.empty((len(items), width), np.uint8)
+        for first in range(0, len(items), _TOGETHER):
+            some = slice(first, first + _TOGETHER)
+            found[some] = self._some(byte_offsets[some], width, items[some])
+        return found
+
+    def _some(self, byte_offsets: Offsets, width: int, items: NDArray[np.intp]) -> NDArray[np.uint8]:
+        within = byte_offsets - self.begins[items]
+        held = (items < len(self._known)) & (within + width <= _HEAD)
+        found = np.empty((len(items), width), np.uint8)
+        found[held] = self._known[items[held, None], within[held, None] + np.arange(width)]
+        found[~held] = gathered(self.file, byte_offsets[~held], width)
+        return found
 
 
 def gathered(file: File, byte_offsets: Offsets, width: int) -> NDArray[np.uint8]:
