@@ -509,7 +509,7 @@ def with_columns(
         counting[name][firsts[np.repeat(rows.there[name], number)]] = False
     counting |= {ATTENTION: ~excluded[kept]} if inside else {}
     counting |= {TARGETS: ~masked[kept]} if masked is not None and facts.masked else {}
-    return _marked(found, counting, firsts, padding, how, begins=how.samples and bool(dividing))
+    return _marked(found, counting, firsts, padding, how, begins=how.samples and bool(dividing or packed.any()))
 
 
 class NeedsIdsError(Exception):
@@ -552,7 +552,7 @@ def divided(names: Collection[str], offsets: Offsets | None, columns: Mapping[st
     is_counted = LABELS in names and not {*ALL_POSITIONS}.isdisjoint(columns)
     if how.eos_id is not None and not how.is_own and rows.facts.inside:
         raise NeedsIdsError  # what is excluded behind a separator is padding
-    if may_end and is_counted and (np.diff(firsts, append=len(rows.tokens)) == 1).any():
+    if may_end and is_counted and (how.samples or (np.diff(firsts, append=len(rows.tokens)) == 1).any()):
         raise NeedsIdsError  # a document of one ID may be padding of position 0
     return rows
 

@@ -997,8 +997,7 @@ def _of_ids(container: Container, name: str, every: Mapping[str, str], options: 
     """Return a column of IDs with those that are read beside it; see `model.rows.columns_to_read`."""
     there = [one for one, kind in every.items() if kind == "ids" or (kind == _FLAGS and one in _OF_FLAGS)]
     names = columns_to_read(container.path, there, options.loss_mask, first)
-    read = tuple(one for one in names if one != ATTENTION or options.view == "documents")
-    return Column("ids", name, read, LOSS_MASK in there and LOSS_MASK not in names and options.loss_mask is None)
+    return Column("ids", name, names, LOSS_MASK in there and LOSS_MASK not in names and options.loss_mask is None)
 
 
 def _text_column(container: Container, every: Mapping[str, str], listed: str) -> Column:
