@@ -501,6 +501,14 @@ def test_labels_that_are_not_moved_are_stored_beside_their_tokens(stored, tmp_pa
     rows = pq.read_table(tmp_path / "x.parquet").to_pylist()
     assert [(row["input_ids"], row["labels"]) for row in rows] == wanted
     assert tokfmt.diff(recipe, tmp_path / "x.parquet", samples=True).identical
+    said = [
+        CliRunner().invoke(cli, ["show", str(path), ":", "--samples", "--json"])
+        for path in (recipe, tmp_path / "x.parquet")
+    ]
+    shown, of_file = (json.loads(one.stdout)["shown"] for one in said)
+    assert shown == of_file
+    assert [(row["input_ids"], row["labels"]) for row in shown] == wanted
+    assert [row["padding"] for row in shown] == [row["attention_mask"].count(0) for row in rows]
     tokfmt.convert(recipe, tmp_path / "y.ds", verify=True)
     mask = np.fromfile(tmp_path / "y.ds.loss", "u1").reshape(-1, 17)[:, :16]
     assert mask.tolist() == [[int(label != -100) for label in told] for _, told in wanted]

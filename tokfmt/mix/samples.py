@@ -695,9 +695,8 @@ class PackedRows(TokenReader):
             raise OptionError(f"{problem}. {way}", name="pack_size")
         if not samples.shifted:
             problem = "packed rows predict the next token, and labels of these samples are not moved by one"
-            raise OptionError(
-                f'--to-opt pack_size={size}: {problem}. Write labels = "next" in the recipe', name="pack_size"
-            )
+            way = 'Write labels = "next" in the recipe, or leave pack_size out, which stores labels and positions'
+            raise OptionError(f"--to-opt pack_size={size}: {problem}. {way}", name="pack_size")
         self.samples, self._at_once = samples, max(1, _WINDOW // samples.seq_len)
         lengths = [self._rows(a, b)[0] for a, b in windows(0, samples.count, self._at_once)]
         self._offsets = offsets_of(np.concatenate([np.empty(0, np.int64), *lengths]))

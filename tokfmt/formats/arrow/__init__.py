@@ -24,16 +24,18 @@
   states which. Without it, the column is not read, which is a loss (`loss-mask`).
 - Labels and masks of a row must count the same IDs; the option `loss_mask` chooses one of them, or `all`.
 - Positions at either end of a row that `attention_mask` excludes are padding, and are left out. One inside of a row is
-  a token that does not count in the loss. Notes have their numbers. With `view=samples`, rows stay as they are stored.
+  a token that does not count in the loss. Notes have their numbers. With `view=samples`, rows stay as they are stored,
+  and padding is marked.
 - The label of the first token of a document counts, unless rows are read as samples (`view=samples`). Where documents
   are joined, that token is the label of the token before it. A -100 there is a loss mask, as in flat-tokens formats.
 - A NULL row is not an empty row. tokfmt refuses it with its number. With `--allow-loss null-rows`, tokfmt reads it as
   an empty row, and a note has their number.
 - The writer stores the loss masks of the source as labels, and the separators of such a source as tokens with labels.
-  The schema states the separator. If rows hold several documents, or `pack_size` is given, it writes packed rows
-  instead. Their mask describes the next token, so the first token of a document is not a label, and no document has a
-  separator.
-- The samples of a recipe become packed rows with `pack_size=SEQ_LEN`. Each part of a sample is stored as the recipe
+  The schema states the separator. Beside labels of samples, it stores position_ids if one holds several documents, and
+  attention_mask if one holds padding. Rows without labels that held several documents get position_ids alone.
+- With `pack_size`, it writes packed rows of Megatron-Bridge. Their mask describes the next token, so the first token of
+  a document is not a label, and no document has a separator.
+- The samples of a recipe become such rows with `pack_size=SEQ_LEN`. Each part of a sample is stored as the recipe
   cuts it, without padding, followed by the token that is its last label if that label counts. Read as documents, such
   parts overlap by that token. Separators that do not count are refused (`--allow-loss masked-separators`); with
   `seq_len` they have labels like other tokens.
