@@ -89,7 +89,7 @@ def blocks(tmp_path_factory):
 def test_manifest_replaces_the_read_option(corpus, tmp_path, name, option, value):
     path, documents = corpus
     out = tmp_path / (NAMES[name] if option != "split" or name == "flat-tokens" else "out")
-    tokfmt.convert(path, out, to_format=name, to_options=[f"{option}={value}"], eos=4095)
+    tokfmt.convert(path, out, to_format=name, to_options=[f"{option}={value}"], eos=4095, verify=True)
     with tokfmt.open(out) as dataset:
         assert (dataset.format, [list(ids) for ids in dataset]) == (name, documents)
         assert tokfmt.check(out, deep=True)[0].errors == 0
@@ -98,7 +98,9 @@ def test_manifest_replaces_the_read_option(corpus, tmp_path, name, option, value
 @pytest.mark.parametrize("field", ["body.text", "content"])
 def test_text_is_found_in_the_field_it_was_written_to(blocks, tmp_path, field):
     out = tmp_path / "out.jsonl"
-    tokfmt.convert(blocks[0], out, tokenizer=str(TOKENIZER), to_format="jsonl", to_options={"text-field": field})
+    tokfmt.convert(
+        blocks[0], out, tokenizer=str(TOKENIZER), to_format="jsonl", to_options={"text-field": field}, verify=True
+    )
     assert tokfmt.stats(out).datasets[0].sequences == 40
     assert tokfmt.check(out, deep=True)[0].findings == []
 

@@ -39,7 +39,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
@@ -333,21 +333,9 @@ def as_written(
     if not manifests or any(manifest.content.get("format") != format_.name for manifest in manifests):
         return request, ()
     asked = {name.replace("-", "_") for name in given_to(format_, request)}
-    usual, read_with, written = asdict(format_.read_options()), dict[str, object](), manifests[0].options
-    writer = asdict(format_.write_options())
-    for name in [name for name in writer if name in usual and name not in {*asked, "split"}]:
-        value = written.get(name, writer[name])
-        if (
-            value is None
-            or usual[name] == "auto"
-            or any(one.options.get(name) != written.get(name) for one in manifests)
-        ):
-            continue
-        with suppress(OptionError):  # the reader does not accept this value of the writer
-            read = getattr(parse_options(format_.read_options, {name: str(value)}, format_.name), name)
-            own = read == writer[name] and not isinstance(read, int)  # readers look for the writer's default themselves
-            if read != usual[name] and not own:
-                read_with[name] = read
+    usual, written = asdict(format_.read_options()), manifests[0].options
+    unlike = {name for one in manifests for name in usual if one.options.get(name) != written.get(name)}
+    read_with = needed_to_read(format_, written, {*asked, *unlike, "split"})
     stated = [word for word in words_of(read_with) if word.partition("=")[0] in written]
     first = printable(manifests[0].path.name.removesuffix(MANIFEST))
     notes = [
@@ -366,6 +354,21 @@ def as_written(
         note = f"the lead {bos} of sequences is not content, by the manifest of {first}"
         notes.append(f"{note}; --bos none reads it as content")
     return replace(request, options={**request.options, **read_with}, bos=bos), tuple(notes)
+
+
+def needed_to_read(format_: Format, written: Mapping[str, object], others: Container[str] = ()) -> dict[str, object]:
+    """Return the options that a reader needs for what was written with some options, except `others`."""
+    usual, writer, needed = asdict(format_.read_options()), asdict(format_.write_options()), dict[str, object]()
+    for name in writer:
+        value = written.get(name, writer[name])
+        if name not in usual or name in others or value is None or usual[name] == "auto":
+            continue
+        with suppress(OptionError):  # the reader does not accept this value of the writer
+            read = getattr(parse_options(format_.read_options, {name: str(value)}, format_.name), name)
+            own = read == writer[name] and not isinstance(read, int)  # readers look for the writer's default themselves
+            if read != usual[name] and not own:
+                needed[name] = read
+    return needed
 
 
 def _stated_lead(manifests: Sequence[Manifest]) -> int | None:

@@ -26,7 +26,7 @@ from tokfmt.model.batch import LEAD
 from tokfmt.model.readers import LaidReader
 from tokfmt.run.plan import Workers, plan, run
 from tokfmt.run.progress import Progress
-from tokfmt.source.request import option_names
+from tokfmt.source.manifest import needed_to_read
 from tokfmt.wording import printable
 
 _KEPT, _SPREAD = 1 << 20, 64  # a region of a run that keeps its work has at least 2^20 tokens, or 1/64 of the axis
@@ -149,11 +149,7 @@ def _verify(
     from tokfmt.commands.convert.verify import verify_tokens
 
     format_ = destination.format
-    shared = option_names(format_.read_options) & {"split", "seq_len", "width", "text_field", "ids_field"}
-    usual, written = asdict(format_.write_options()), asdict(portion.options)
-    options = {name: written[name] for name in shared & written.keys() if written[name] != usual[name]}
-    if "width" in shared and isinstance(written.get("width"), int):
-        options["width"] = written["width"]  # even if it is the default, because the reader's default infers the width
+    options = needed_to_read(format_, asdict(portion.options))
     if destination.rows is not None or (destination.traits.keeps_boundaries and content.reader.info.is_samples):
         options["view"] = "samples"
     return verify_tokens(content, path, format_, target, options, workers, progress)
