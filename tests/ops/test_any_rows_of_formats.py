@@ -63,6 +63,12 @@ def problems(source, eos):
     return Counter(first.values())
 
 
+def warnings_of_padding(source):
+    """What a check says of masks that contradict the padding."""
+    (verdict,) = tokfmt.check(source, deep=True, eos="none")
+    return [one.message for one in verdict.findings if one.severity == "warning" and "excluded" in one.message]
+
+
 def written(write, folder, rows, names):
     """A dataset of rows; a value that is not there is NULL, or no feature."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -121,8 +127,11 @@ def test_any_rows_are_the_same_in_every_format(tmp_path_factory, drawn):
     read_documents, numbers, _ = expected_of(good, eos)
     wanted = {"input_ids": [[token for token, _ in one] for one in read_documents]}
     wanted["labels"] = [[token if count else -100 for token, count in one] for one in read_documents]
+    warned = []
     for write in formats_of(good, names):
         source = written(write, folder, good, names)
+        warned.append(warnings_of_padding(source))
+        assert warned[-1] == warned[0], write
         stated = tokfmt.stats(source, eos=eos).datasets[0]
         assert {name: n for name, n in stated.columns.items() if "." not in name and name != "rows"} == numbers, write
         tokfmt.convert(source, folder / "out.parquet", eos=eos)

@@ -1,15 +1,20 @@
-"""Compare the masks of rows with their padding, which is what `attention_mask` excludes at the ends of rows."""
+"""Compare the masks of rows with their padding, which is what attention or segments exclude at the ends of documents.
+
+A check of any format of rows does so (`model.rows.Reading.compares`), and yields `findings_of`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core.findings import Finding
 from tokfmt.core.loss_mask import IGNORED, LABELS, LOSS_MASK, MASKS
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
+from tokfmt.files.place import PlaceLike
 
 
 class Places(NamedTuple):
@@ -37,7 +42,7 @@ class Contradictions(NamedTuple):
 
     Attributes:
         rows: The number of rows that were read.
-        content: Rows of which `attention_mask` excludes other IDs than the padding at an end.
+        content: Rows of which several IDs are excluded at the ends of documents.
         counted: Rows whose labels or loss mask count padding.
     """
 
@@ -54,31 +59,50 @@ class Contradictions(NamedTuple):
         )
 
 
-def contradictions(
-    tokens: Tokens, offsets: Offsets, values: Mapping[str, NDArray[np.integer[Any]]], kept: NDArray[np.bool_]
-) -> Contradictions:
-    """Compare rows that are read together.
+def findings_of(code: str, path: PlaceLike, against: Contradictions, *, whole: bool) -> Iterator[Finding]:
+    """Yield the findings of masks that contradict the padding.
 
-    The padding ID is the one at most of the excluded positions. Without one, a row of which several IDs are excluded
-    is content.
+    Args:
+        code: Their code.
+        path: The file.
+        against: Its rows.
+        whole: These are all rows of the file.
+    """
+    of = f"of {against.rows:,} rows" if whole else f"of the first {against.rows:,} rows"
+    for places, what, remedy in (
+        (
+            against.content,
+            "the IDs that are excluded as padding differ",
+            "Write 1 in attention_mask on content and 0 on padding: tokfmt leaves out what it excludes at the ends",
+        ),
+        (
+            against.counted,
+            "labels or a loss mask count excluded padding",
+            "Write -100 as the labels of padding, and 0 as its loss mask",
+        ),
+    ):
+        if places.rows:
+            where = f"(first: row {places.row:,}, position {places.position:,})"
+            yield Finding(code, "warning", str(path), f"{what} in {places.rows:,} {of} {where}", remedy)
+
+
+def contradictions(
+    tokens: Tokens, offsets: Offsets, values: Mapping[str, NDArray[np.integer[Any]]], padding: NDArray[np.bool_]
+) -> Contradictions:
+    """Compare rows that are read together. A row of which several IDs are padding is content.
 
     Args:
         tokens: The IDs of the rows, joined.
         offsets: int64[rows + 1]; row i is `tokens[offsets[i]:offsets[i + 1]]`.
         values: The columns beside them.
-        kept: False at positions that `attention_mask` excludes at the ends of rows.
+        padding: True at positions that are excluded at the ends of documents.
     """
-    padding = np.flatnonzero(~kept)
-    if not len(padding):
+    places = np.flatnonzero(padding)
+    if not len(places):
         return Contradictions(len(offsets) - 1)
-    ids, counts = np.unique(tokens[padding], return_counts=True)
-    if 2 * counts.max() > len(padding):
-        content = padding[tokens[padding] != ids[np.argmax(counts)]]
-    else:
-        rows = np.searchsorted(offsets, padding, "right") - 1
-        _, first, own = np.unique(rows, return_index=True, return_inverse=True)
-        others = np.bincount(own, tokens[padding] != tokens[padding[first]][own])
-        content = padding[others[own] > 0]
+    rows = np.searchsorted(offsets, places, "right") - 1
+    last = np.append(rows[1:] != rows[:-1], True)
+    content = places[tokens[places] != tokens[places[last]][np.cumsum(last) - last]]
     counted = np.zeros(len(tokens), np.bool_)
     if LABELS in values:
         counted |= values[LABELS] != IGNORED
@@ -86,9 +110,9 @@ def contradictions(
         if name in values:
             counted |= values[name] != 0
     if LOSS_MASK in values:  # It may speak of the next token, the first after padding.
-        counted[:-1] |= (values[LOSS_MASK][:-1] != 0) & ~kept[1:]
+        counted[:-1] |= (values[LOSS_MASK][:-1] != 0) & padding[1:]
         counted[-1:] |= values[LOSS_MASK][-1:] != 0
-    return Contradictions(len(offsets) - 1, _places(content, offsets), _places(padding[counted[padding]], offsets))
+    return Contradictions(len(offsets) - 1, _places(content, offsets), _places(places[counted[places]], offsets))
 
 
 def _places(positions: NDArray[np.int64], offsets: Offsets) -> Places:

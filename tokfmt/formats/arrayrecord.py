@@ -317,7 +317,8 @@ class ArrayRecord(ExampleFormat):
             "TF892": Code(
                 "a file is damaged",
                 "A chunk does not fit its hash, the footer contradicts it, a record lacks the feature that the first "
-                "ones have, or its labels and masks contradict each other. Copy or write it again.",
+                "ones have, or its labels and masks contradict each other, or its padding (a warning). Copy or write "
+                "it again.",
             ),
             "TF893": Code(
                 "chunks of several numbers of records",

@@ -58,6 +58,7 @@ from tokfmt.core.format import (
 )
 from tokfmt.core.inspection import Inspection, Unreadable
 from tokfmt.core.output import Output, copy_region, preallocate
+from tokfmt.core.padding import Contradictions, findings_of
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import (
     U16,
@@ -729,19 +730,27 @@ class FlatInspection(Inspection):
     def _of_rows(self, how: Audit) -> Iterator[Finding]:
         """Yield a finding for each row that does not fit: of the first rows of each file, or of all if `how.deep`."""
         decoder, step = decoder_of(self.layout, self.options, self.hints), None if how.deep else 1
+        decoder = replace(decoder, reading=decoder.reading._replace(compares=True))
         groups = [group for rows in self.layout.rows for group in itertools.islice(decoder.groups(rows), step)]
-        for tokens, findings in how.spread(self._of_group, groups):
+        against = dict[Place, Contradictions]()
+        for group, (tokens, findings, seen) in zip(groups, how.spread(self._of_group, groups), strict=True):
             how.advance(tokens)
             yield from findings
+            path = group.file.path
+            against[path] = against.get(path, Contradictions()).joined(seen)
+        for path, seen in against.items():
+            yield from findings_of(self.format.masked, path, seen, whole=how.deep)
 
-    def _of_group(self, group: RowGroup) -> tuple[int, list[Finding]]:
-        """Return the number of IDs of a group of rows, and a finding for each row that does not fit."""
-        tokens, wrong, found = 0, list[FormatError](), list[Finding]()
+    def _of_group(self, group: RowGroup) -> tuple[int, list[Finding], Contradictions]:
+        """Return the number of IDs of a group of rows, a finding for each row that does not fit, and its padding."""
+        tokens, wrong, found, against = 0, list[FormatError](), list[Finding](), Contradictions()
         try:
-            tokens = sum(len(rows.tokens) + rows.facts.left_out for rows in group.decode(wrong.append))
+            for rows in group.decode(wrong.append):
+                tokens += len(rows.tokens) + rows.facts.left_out
+                against = against.joined(rows.against)
         except FormatError as error:
             found.append(Finding.of(self.format.unreadable, error))
-        return tokens, [*found, *(Finding.of(self.format.masked, error) for error in wrong)]
+        return tokens, [*found, *(Finding.of(self.format.masked, error) for error in wrong)], against
 
     def _of_widths(self) -> Iterator[Finding]:
         """Yield a finding for the first file whose first IDs show that its tokens have another width."""

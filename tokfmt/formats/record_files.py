@@ -31,6 +31,7 @@ from tokfmt.core.format import REGION, Format, Hints, Receipt, Region, Target, T
 from tokfmt.core.inspection import Inspection, Unreadable
 from tokfmt.core.loss_mask import TARGET
 from tokfmt.core.output import whole
+from tokfmt.core.padding import Contradictions, findings_of
 from tokfmt.core.ragged import Ragged, offsets_of
 from tokfmt.core.reader import Damage, TokenReader, batches, check_ids, check_interval
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader, SkippedRecords
@@ -77,11 +78,13 @@ class RecordFiles(RecordReader):
             read. It raises the error, except in a check, which lists all of them.
         columns: The names of the columns that are read beside IDs.
         reading: How they are read.
+        against: The rows that were compared with their padding, as `Reading.compares` states.
     """
 
     report: Callable[[FormatError], object]
     columns: Sequence[str] = ()
     reading: Reading = Reading()
+    against: Contradictions = Contradictions()
 
     def __init__(
         self,
@@ -267,6 +270,8 @@ class RecordFiles(RecordReader):
             self.report(CorruptError(path, what, expected=misfit.expected, found=misfit.found, remedy=remedy))
 
         rows = with_columns(ids.tokens, ids.offsets, columns, self.reading, wrong)
+        if self.reading.compares:
+            self.against = self.against.joined(rows.against)
         for misfit in unlike_labels(rows, ids.tokens, ids.offsets, columns) if self._has_masks else ():
             wrong(misfit)
         stated = self._has_masks or (rows.facts.uncounted and not self._is_plain)
@@ -430,7 +435,8 @@ class RecordFilesInspection(Inspection):
         """See `Inspection.look`. A deep check reads all records."""
         unfit = list[FormatError]()
         for block in self._reader.blocks(1) if how.deep else ():
-            self._reader.report = unfit.append
+            self._reader.report, self._reader.against = unfit.append, Contradictions()
+            self._reader.reading = self._reader.reading._replace(compares=True)
             try:
                 for batch in self._reader.ids(block):
                     ragged = batch.ragged
@@ -445,6 +451,8 @@ class RecordFilesInspection(Inspection):
             finally:
                 self._reader.report = _raise
                 unfit.clear()
+            path = self._reader.places[block.file]
+            yield from findings_of(self._damaged, path, self._reader.against, whole=True)
 
     def see(self, lengths: NDArray[np.int64]) -> None:
         """Look at the lengths of some sequences that a deep check read; a subclass yields what it saw in `look`."""

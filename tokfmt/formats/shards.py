@@ -261,7 +261,8 @@ class ShardFormat(FlatFormat):
                 f"The labels or a mask of {self.item}s have another length than the IDs; a label is neither the ID nor "
                 "-100; a mask is neither 0 nor 1; labels and masks count other tokens; or position_ids, seq_lengths or "
                 f"segments contradict the IDs or each other. Write the {self.item}s again; --from-opt loss_mask=NAME "
-                "reads one column of labels and masks, and --allow-loss loss-mask none of them.",
+                "reads one column of labels and masks, and --allow-loss loss-mask none of them. A warning if labels or "
+                f"masks count padding, or several IDs of one of the {self.item}s are excluded as padding.",
             ),
             self.missing: Code(
                 f"a {self.shard} is missing",

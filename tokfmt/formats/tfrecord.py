@@ -266,7 +266,8 @@ class TFRecord(ExampleFormat):
             "TF882": Code(
                 "a file is damaged",
                 "It was cut, a checksum does not fit, a record lacks the feature that the first ones have, or its "
-                "labels and masks contradict each other. Other readers compare no checksum. Copy or write it again.",
+                "labels and masks contradict each other, or its padding (a warning). Other readers compare no "
+                "checksum. Copy or write it again.",
             ),
             "TF883": Code(
                 "records of 0 bytes",

@@ -502,7 +502,7 @@ def with_columns(
         begins=_flags(int(lengths[-1]), firsts),
         facts=facts,
         counts=np.ones(len(packed), np.int64) if how.samples else np.where(packed, number, 1),
-        against=contradictions(rows.tokens, rows.offsets, rows.values, kept) if how.compares else Contradictions(),
+        against=_against(rows, excluded & ~kept) if how.compares else Contradictions(),
     )
     counting = {name: flags if is_whole else flags[kept] for name, flags in stated.items()}
     for name in shifted & counting.keys():
@@ -898,6 +898,10 @@ def _first_of_each(starts: Flags, kept: Flags) -> Flags:
     return _flags(len(kept), _Parts.of(np.flatnonzero(starts), len(kept), np.flatnonzero(kept)).first)
 
 
+def _against(rows: _Rows, padding: Flags) -> Contradictions:
+    return contradictions(rows.tokens, rows.offsets, rows.values, padding)
+
+
 def _excluding(rows: _Rows) -> dict[str, int]:
     """Return the number of IDs that each column excludes."""
     found = {name: _count(rows.values[name] == 0) for name in (ATTENTION, *SEGMENTS) if name in rows.values}
@@ -1023,7 +1027,8 @@ def _masked_targets(rows: _Rows, starts: Flags, excluded: Flags, how: Reading, r
         what = f"inputs without the last of their {TARGETS}"
         what = what if is_short[row] else f"{TARGETS} that are not its IDs, nor these moved by one"
         problem = f"has {what}: at its token {at - int(offsets[row]):,}"
-        report(Misfit(row, problem, int(following[at]), int(targets[at]), how.alone))
+        expected = 0 if ends[at] else int(following[at])
+        report(Misfit(row, problem, expected, int(targets[at]), how.alone))
     before = inner & (off | ~moved)  # before each ID that does not count
     before = np.append(False, before)[:-1] | rows.of_ids(
         _some_in_rows(offsets, before), _first_of_each(starts, content)

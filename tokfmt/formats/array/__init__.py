@@ -164,7 +164,8 @@ class ArrayFormat(FlatFormat):
             "columns that do not fit the IDs",
             "In a row, a label is neither the ID nor -100; a mask is neither 0 nor 1; labels and masks count other "
             "tokens; or position_ids or segments contradict the IDs or each other. Write the arrays again; --from-opt "
-            "loss_mask=NAME reads one array of labels and masks, and --allow-loss loss-mask none of them.",
+            "loss_mask=NAME reads one array of labels and masks, and --allow-loss loss-mask none of them. A "
+            "warning if labels or masks count padding, or several IDs of a row are excluded as padding.",
         ),
     }
 

@@ -71,8 +71,8 @@ MEANINGS = {
     ),
     9: Code(
         "a mask that contradicts the padding",
-        "Padding is what attention_mask excludes at the ends of rows. If it excludes other IDs than the padding ID, it "
-        "is inverted or moved, and tokfmt leaves out content. If labels or a loss mask count padding, a trainer that "
+        "Padding is what attention_mask excludes at the ends of rows. If it excludes several IDs there, it is "
+        "inverted or moved, and tokfmt leaves out content. If labels or a loss mask count padding, a trainer that "
         "uses them learns to predict it; tokfmt leaves it out. Write attention_mask as 1 on content and 0 on padding, "
         "and labels of padding as -100.",
     ),

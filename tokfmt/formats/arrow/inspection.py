@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tokfmt.core.findings import Audit, Finding, Problem
 from tokfmt.core.format import Hints
 from tokfmt.core.inspection import Inspection, Unreadable
-from tokfmt.core.padding import Contradictions
+from tokfmt.core.padding import Contradictions, findings_of
 from tokfmt.core.reader import Damage
 from tokfmt.errors import FormatError, Loss, UnsafeError, UnsupportedError
 from tokfmt.files.place import Place
@@ -141,7 +141,7 @@ class ColumnsInspection(Inspection):
         for file, (others, against) in labels.items():
             if others.unlike:
                 yield _of_labels(hundred, file, others, deep=how.deep)
-            yield from _of_padding(hundred, file, against, deep=how.deep)
+            yield from findings_of(f"TF{hundred + 9}", file, against, whole=how.deep)
 
     def close(self) -> None:
         for container in self.containers:
@@ -223,24 +223,3 @@ def _of_labels(hundred: int, path: Place, others: OtherLabels, *, deep: bool) ->
     message = f"labels of {others.unlike:,} {of} are {what} (first: row {others.first:,})"
     remedy = "Write labels that are the tokens or -100: models of Hugging Face move labels by one themselves"
     return Finding(f"TF{hundred + 8}", "error", str(path), message, remedy)
-
-
-def _of_padding(hundred: int, path: Place, against: Contradictions, *, deep: bool) -> Iterator[Finding]:
-    """Yield the findings of masks that contradict the padding."""
-    of = f"of {against.rows:,} rows" if deep else f"of the first {against.rows:,} rows"
-    for places, what, remedy in (
-        (
-            against.content,
-            "attention_mask excludes other IDs than the padding at the ends",
-            "Write 1 on content and 0 on padding: tokfmt leaves out what it excludes there",
-        ),
-        (
-            against.counted,
-            "labels or a loss mask count padding, which attention_mask excludes,",
-            "Write -100 as the labels of padding, and 0 as its loss mask",
-        ),
-    ):
-        if places.rows:
-            where = f"(first: row {places.row:,}, position {places.position:,})"
-            message = f"{what} in {places.rows:,} {of} {where}"
-            yield Finding(f"TF{hundred + 9}", "warning", str(path), message, remedy)

@@ -14,6 +14,7 @@ import numpy as np
 
 from tokfmt.core.field_path import shown_path
 from tokfmt.core.findings import Audit, Code, Finding, Repair
+from tokfmt.core.padding import Contradictions, findings_of
 from tokfmt.errors import FormatError
 from tokfmt.formats.jsonl.fields import rows_of
 from tokfmt.formats.jsonl.index import RawIndex, begun, code_of, hidden_lines, hiding, read_index
@@ -133,7 +134,8 @@ CODES: Mapping[str, Code] = {
         "fields that do not fit the IDs",
         "Labels, a mask or positions of a record are missing or of another length than its IDs; a label is neither the "
         "ID nor -100, or a mask neither 0 nor 1; or labels and masks count other tokens. --from-opt loss_mask=NAME "
-        "reads one of them, loss_mask=all counts a token if each does; --allow-loss loss-mask reads the IDs alone.",
+        "reads one of them, loss_mask=all counts a token if each does; --allow-loss loss-mask reads the IDs alone. A "
+        "warning if labels or masks count padding, or several IDs of a record are excluded as padding.",
     ),
 }
 
@@ -185,7 +187,7 @@ class _Look:
         self.audit = None if entries is None else IndexAudit(text, entries)
         self.lines = self.returns = self.unended = 0
         self.blank, self.empty, self.special = _Tally(), _Tally(), _Tally()
-        self.from_start = self.whole = True
+        self.from_start, self.whole, self.against = True, True, Contradictions()
 
     def findings(self, longest: int) -> Iterator[Finding]:
         try:
@@ -240,7 +242,8 @@ class _Look:
         problems = list(parsed.problems)
         if self.first.columns:
             found = dict[int, Fault]()
-            rows_of(lines, parsed, self.first, self.first.masks, self.choice, None, found.setdefault)
+            told = (self.first, self.first.masks, self.choice, None, found.setdefault)
+            self.against = self.against.joined(rows_of(lines, parsed, *told, compares=True).against)
             problems += sorted(found.items())
         for index, problem in problems:
             named, offset = self._named(lines, index), lines.begin(index)
@@ -278,6 +281,7 @@ class _Look:
         self.unended = 0 if lines.data.endswith(b"\n") else 1
 
     def _summary(self) -> Iterator[Finding]:
+        yield from findings_of("TF520", self.path, self.against, whole=self.whole)
         if 0 < self.returns < self.lines - self.unended:
             message = f"{self.returns:,} of {self.lines:,} lines end with CR LF, the others with LF"
             yield Finding("TF508", "warning", self.path, message, "Convert the line ends with dos2unix")

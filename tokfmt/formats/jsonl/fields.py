@@ -29,6 +29,8 @@ def rows_of(
     choice: str | None,
     eos_id: int | None,
     unfit: Callable[[int, Fault], object],
+    *,
+    compares: bool = False,
 ) -> IdRows:
     """Return the IDs of lines with what the fields beside them state.
 
@@ -57,7 +59,7 @@ def rows_of(
             remedy = f"--from-opt {OPTIONS[name]} reads it where it is, and counts all IDs of records without it"
             for row in np.flatnonzero(np.asarray(column.there)).tolist():
                 report(Misfit(row, f"has {name}, and the first record has none", remedy=f"{remedy}; {_WITHOUT}"))
-    reading = Reading(choice, eos_id=eos_id, pairs=first.are_completions, option="ids_field")
+    reading = Reading(choice, False, compares, eos_id=eos_id, pairs=first.are_completions, option="ids_field")
     rows = with_columns(ids, offsets, columns, reading, report)
     if rows.marks is None or rows.counts is None:
         return rows
