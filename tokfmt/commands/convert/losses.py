@@ -25,7 +25,7 @@ from tokfmt.commands.convert.inputs import Inputs, encode_again
 from tokfmt.commands.convert.request import Notes, Request
 from tokfmt.core.format import Format, Target, TokenWriter, WriterTraits
 from tokfmt.core.ragged import Tokens
-from tokfmt.core.reader import Info, Layout, Separators, TokenReader, windows
+from tokfmt.core.reader import WINDOW, Info, Layout, Separators, TokenReader, windows
 from tokfmt.core.records import RecordInfo, RecordReader, SkippedRecords
 from tokfmt.errors import FormatError, Loss, LossyConversionError, OptionError, TokenRangeError, TokfmtError
 from tokfmt.files.place import place_of
@@ -387,7 +387,8 @@ def _masked_empties(sources: Sequence[Source]) -> Iterator[Loss]:
         dataset = dataset_of(axis, drawn=True)
         if dataset.marks is None:
             continue
-        for a, b in windows(0, len(dataset)):
+        many = len(dataset) * WINDOW // max(1, axis.info.tokens)  # of about a window of tokens, which are read once
+        for a, b in windows(0, len(dataset), min(WINDOW, max(1, many))):
             starts, stops, beside = dataset.contents(a, b)
             empty = np.flatnonzero((starts == stops) & (beside & SEP != 0))
             masked = dataset.marks.at(np.where(beside & AFTER, stops, starts - 1)[empty]) & 1 == 0
