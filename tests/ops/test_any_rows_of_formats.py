@@ -134,6 +134,8 @@ def test_any_rows_are_the_same_in_every_format(tmp_path_factory, drawn):
         assert warned[-1] == warned[0], write
         stated = tokfmt.stats(source, eos=eos).datasets[0]
         assert {name: n for name, n in stated.columns.items() if "." not in name and name != "rows"} == numbers, write
+        padding = sum(numbers.get(name, 0) for name in ("padding", "ended", "fill"))
+        assert (stated.padding.count if stated.padding else 0) == padding, write
         tokfmt.convert(source, folder / "out.parquet", eos=eos)
         found = pq.read_table(folder / "out.parquet").to_pydict()
         found.setdefault("labels", found["input_ids"])

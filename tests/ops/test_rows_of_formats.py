@@ -433,10 +433,7 @@ def test_no_rows_and_rows_of_nothing_are_read(tmp_path):
         assert pickle.loads(pickle.dumps(dataset.reader)).tokens(0, 1).tolist() == [1]
 
 
-def test_files_of_rows_are_joined_and_those_without_columns_are_not_among_them(tmp_path):
+def test_files_of_rows_are_joined(tmp_path):
     np.savez(tmp_path / "x.npz", input_ids=[[1, 2], [3, 0]], attention_mask=[[1, 1], [1, 0]])
-    np.savez(tmp_path / "y.npz", input_ids=[[1, 2]])
-    with tokfmt.open([tmp_path / "x.npz"] * 2, eos="none") as dataset:
-        assert dataset[:].tolist() == [[1, 2], [3]] * 2
-    with pytest.raises(FormatError, match=r"y.npz.*is not read as x.npz is"):
-        tokfmt.open([tmp_path / "x.npz", tmp_path / "y.npz"], eos="none")
+    tokfmt.convert([tmp_path / "x.npz"] * 2, tmp_path / "out.parquet", eos="none")
+    assert pq.read_table(tmp_path / "out.parquet")["input_ids"].to_pylist() == [[1, 2], [3]] * 2

@@ -30,7 +30,7 @@ from tokfmt.core.format import Encoded, Encoder
 from tokfmt.core.loss_mask import TARGET
 from tokfmt.core.output import whole
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of
-from tokfmt.core.reader import U32, Info, Layout, TokenReader, check_interval, largest_id, windows
+from tokfmt.core.reader import U32, Info, Layout, PaddingCounts, TokenReader, check_interval, largest_id, windows
 from tokfmt.core.records import Block, RecordBatch, RecordReader, SkippedRecords
 from tokfmt.errors import TokenRangeError, UnsafeError, UnsupportedError
 from tokfmt.files.file import File
@@ -514,6 +514,11 @@ class ShardReader(TokenReader):
         self.info = Info(
             Layout.DOCUMENTS, U32, count, total, max_id=top, loss_masks=masks, columns=columns, notes=notes
         )
+
+    def padding_counts(self) -> PaddingCounts | None:
+        """Return the positions that the columns of records leave out; see `TokenReader.padding_counts`."""
+        left_out = RowFacts.of(self.info.columns).left_out
+        return PaddingCounts(left_out, self.info.tokens + left_out) if self.info.columns else None
 
     @property
     def skipped(self) -> SkippedRecords:
