@@ -156,6 +156,8 @@ class Handler(BaseHTTPRequestHandler):
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.close_connection = True
             return self.connection.close()
+        if fault == "no tag":
+            return self.sent(200, {"Content-Length": "0"}, b"")
         return answer()
 
     def deleted(self, bucket, content):

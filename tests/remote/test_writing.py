@@ -274,6 +274,33 @@ def test_a_fault_at_each_step(server, bucket, local, spool, step, resume):
     assert not list(bucket.glob("*.tokfmt-writing"))
 
 
+@pytest.mark.parametrize("name", ["m/shard.00000.mds", "m/shard.00002.mds"])
+def test_an_object_whose_write_is_answered_wrongly_is_removed(server, bucket, local, spool, name):
+    """It is there, and visible: the store has done what it does not say."""
+    server.forever[f"PUT bkt/{name}"] = "no tag"
+    with pytest.raises(OutageError) as caught:
+        tokfmt.convert(PACK, "s3://bkt/m", **MDS)
+    assert f"s3://bkt/{name}" in str(caught.value)
+    assert not everything(bucket) and not any(spool.iterdir())
+    server.forever.clear()
+    tokfmt.convert(PACK, "s3://bkt/m", **MDS)
+    assert tree(bucket / "m") == local
+
+
+@pytest.mark.parametrize("stays", ["m/shard.00000.mds", "m.tokfmt-writing"])
+def test_what_cannot_be_removed_is_named_and_replaced(server, bucket, local, stays):
+    server.forever |= {"PUT bkt/m/index.json": "400", f"DELETE bkt/{stays}": "403"}
+    with pytest.raises(OutageError) as caught:
+        tokfmt.convert(PACK, "s3://bkt/m", **MDS)
+    assert stays in everything(bucket)
+    (told,) = [note for note in caught.value.__notes__ if "s3://bkt/m" in note]
+    assert "--overwrite" in told and "m" in told
+    assert not any("othing was left" in note for note in caught.value.__notes__)
+    server.forever.clear()
+    tokfmt.convert(PACK, "s3://bkt/m", overwrite=True, **MDS)
+    assert tree(bucket / "m") == local and not list(bucket.glob("*.tokfmt-writing"))
+
+
 class Listening:
     """A progress that keeps notes."""
 

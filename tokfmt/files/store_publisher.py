@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, Self
 
 from tokfmt.errors import ConversionError, DestinationExistsError, OutageError, TokfmtError
-from tokfmt.files.claims import Claim, read_claim, refused
+from tokfmt.files.claims import Claim, claim_url, read_claim, refused
 from tokfmt.files.durable import replace_file
 from tokfmt.files.file import open_file, writing
 from tokfmt.files.journal import WHOLE, read_journal
@@ -115,6 +115,7 @@ class StorePublisher(Publisher):
         files: The size and the checksum of each file of the dataset, by its path below the directory of the dataset.
             A file that was uploaded when it was complete is not in the spool any more.
         uploaded: What was uploaded, by key.
+        unanswered: What was sent and not answered, by key: it may be there.
         advance: Receives the bytes that are uploaded of `files`.
     """
 
@@ -151,6 +152,8 @@ class StorePublisher(Publisher):
         self.claim = Claim(self.store, url, run, kind.name)
         self.files: Mapping[str, tuple[int, str]] = {}
         self.uploaded: dict[str, Uploaded] = {}
+        self.unanswered: dict[str, bytes | Path] = {}
+        self._is_clean = True
         self.advance: Callable[[int], None] = lambda _: None
         self._old, self._old_is_gone = list[str](), False
         self._taken, self._taken_bytes = list[Path](), 0
@@ -392,6 +395,7 @@ class StorePublisher(Publisher):
             self._record(key, identity, files[names[key]][1])
             self.advance(identity.size)
 
+        self.unanswered |= {key: self.path.parent / names[key] for key in left}
         self.store.upload([(key, self.path.parent / names[key]) for key in left], done)
 
     def _put_file(self, name: str) -> None:
@@ -417,16 +421,19 @@ class StorePublisher(Publisher):
         def done(identity: Identity) -> None:
             self._record(url.key, identity, digest)
 
+        self.unanswered[url.key] = content
         try:
             self.store.put(url.key, content, if_absent=conditional, done=done)
         except FileExistsError as error:  # Perhaps the run that this one continues was killed after it had written it.
             there = self.store.identity(url.key) if self.continues and _is_at(url, content) else None
             if there is None:
+                del self.unanswered[url.key]
                 raise DestinationExistsError(url, _MEANWHILE) from error
             done(there)
 
     def _record(self, key: str, identity: Identity, digest: str) -> None:
         self.uploaded[key] = Uploaded(*identity, digest)
+        self.unanswered.pop(key, None)
         number = int.from_bytes(blake2b(key.encode(), digest_size=6).digest())  # The same in the journals of all tasks.
         self.journal.add(OBJECT, number, [key, *self.uploaded[key]])
 
@@ -436,6 +443,7 @@ class StorePublisher(Publisher):
         try:
             if not self._published and not is_kept:
                 keys = [key for key, one in self.uploaded.items() if self.store.identity(key) == one.identity]
+                keys += [key for key, content in self.unanswered.items() if self._is_ours(key, content)]
                 # A run that has taken over and still writes notices what is deleted. One that has published does not.
                 if keys and (self.claim.is_ours() or read_claim(self.store, self.url) is not None):
                     self.store.delete(keys)
@@ -445,11 +453,22 @@ class StorePublisher(Publisher):
             if self._published or not (self.of_tasks or is_kept):
                 self.claim.release()
         except (TokfmtError, OSError) as error:
+            self._is_clean = False
             self._note(f"{printable(self.url)}: not cleaned up: {error}")
         super()._leave()
 
+    def _is_ours(self, key: str, content: bytes | Path) -> bool:
+        """Return whether an object whose write was not answered is there, and what this run has sent."""
+        url = self.url.parent / self.name_of(key)
+        return key not in self._old and self.store.identity(key) is not None and _is_at(url, content)
+
     def _note_state(self, error: BaseException) -> None:
-        super()._note_state(error)
+        if self._is_clean or self.published:
+            super()._note_state(error)
+        else:
+            left = [*self.uploaded, *self.unanswered, claim_url(self.url).key]
+            named = f"objects of this run may be left, such as {printable(left[0])}"
+            error.add_note(f"{printable(self.url)}: {named}. The next run removes them with --overwrite")
         if isinstance(error, OutageError) and isinstance(error.__cause__, OSError):
             error.add_note(f"It is built in {printable(self.home.parent.parent)}; --spool DIR names another place")
         if self.published:
@@ -461,7 +480,7 @@ class StorePublisher(Publisher):
                 f"{printable(self.url)}: another run has taken it over, and some of {len(self.uploaded):,} objects of "
                 "this run may be in its dataset: compare that with its source by tokfmt diff"
             )
-        elif self.uploaded:
+        elif self.uploaded and self._is_clean:
             of = f" of {len(self.files):,}" if len(self.uploaded) <= len(self.files) else ""
             error.add_note(
                 f"{printable(self.url)} is absent; {len(self.uploaded):,}{of} objects are uploaded. A killed upload of "

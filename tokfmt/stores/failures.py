@@ -277,6 +277,8 @@ def _reason(text: str, status: int | None, code: str, server: str, tries: int) -
         return f"no answer{f' of {server}' if server else ''} in time{after}"
     if "unexpected end of file" in text or "end of file before message length" in text or "error decoding" in text:
         return f"the server ends the body too early{after}"
+    if "header" in text.lower() and "missing" in text.lower():
+        return f"the answer of the server has no ETag{after}"
     return f"the connection failed{after}"
 
 
