@@ -133,7 +133,8 @@ def of_datatrove(path):
 
 def of_zarr(path):
     group = zarr.open_group(path / "train", mode="r", zarr_format=2, use_consolidated=False)
-    return split((group["encoded_tokens"][:] >> 1).tolist(), group["seq_starts"][1:].tolist())
+    tokens, starts = (np.asarray(group[name]).tolist() for name in ("encoded_tokens", "seq_starts"))
+    return split([token >> 1 for token in tokens], starts[1:])
 
 
 WRITTEN = {
