@@ -510,6 +510,8 @@ def repaired(case, home):
     """A pack whose index is shifted from the second half on, as a merge leaves it, written again by `check --fix`."""
     made = converted("modalities")(case, home)
     (part,) = made.parts
+    if not any(case.documents[len(case.documents) // 2 :]):
+        raise RefusedError("where only empty documents are shifted, no tokens are elsewhere than their index states")
     damaged = home / "damaged.pbin"
     damaged.write_bytes(shifted(part.path.read_bytes()))
     reading_ = {"eos": case.eos}
