@@ -81,7 +81,7 @@ def test_a_missing_task_is_named_and_one_that_runs_twice_does_no_harm(bucket, ta
         finish("s3://bkt/out")
 
 
-@pytest.mark.parametrize("left", only([(0, 3)], [(), (0,), (0, 3)]))
+@pytest.mark.parametrize("left", only(["03"], ["", "0", "03"]))
 def test_a_finish_that_is_killed_while_it_deletes_receipts_ends_when_it_runs_again(
     bucket, task, expected, on_machine, left
 ):
@@ -89,7 +89,7 @@ def test_a_finish_that_is_killed_while_it_deletes_receipts_ends_when_it_runs_aga
     for index in range(COUNT):
         task(index)
     kept = {path: path.read_bytes() for path in bucket.rglob("*") if path.name == "conversion.json"}
-    kept |= {path: path.read_bytes() for k in left for path in bucket.glob(f"out/part-{k:05}-*.tokfmt.json")}
+    kept |= {path: path.read_bytes() for k in left for path in bucket.glob(f"out/part-0000{k}-*.tokfmt.json")}
     assert len(kept) == 1 + len(left)
     finish("s3://bkt/out")
     published = tree(bucket / "out")
