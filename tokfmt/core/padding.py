@@ -110,8 +110,9 @@ def contradictions(
         if name in values:
             counted |= values[name] != 0
     if LOSS_MASK in values:  # It may speak of the next token, the first after padding.
-        counted[:-1] |= (values[LOSS_MASK][:-1] != 0) & padding[1:]
-        counted[-1:] |= values[LOSS_MASK][-1:] != 0
+        goes_on = np.append(padding[1:], True)
+        goes_on[offsets[1:][offsets[1:] > 0] - 1] = True
+        counted |= (values[LOSS_MASK] != 0) & goes_on[: len(tokens)]
     return Contradictions(len(offsets) - 1, _places(content, offsets), _places(places[counted[places]], offsets))
 
 

@@ -649,6 +649,7 @@ def _completed(
 
     Labels of inputs without other columns have one ID more than these, unless it is padding.
     """
+    columns = {name: columns[name] for name in ROLES if name in columns}  # so that problems have one order
     name = COMPLETION if COMPLETION in columns else TARGETS
     if name not in columns or (name == TARGETS and not how.pairs and len(columns) > 1):
         return tokens, offsets, columns
