@@ -300,6 +300,52 @@ def test_a_file_cut_anywhere(tmp_path):
         refused(path, "end marker|schema|cannot be read|no message", code="TF681")
 
 
+def arrow_file(path, batch=1):
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table().schema) as out:
+        out.write_table(table(), max_chunksize=batch)
+    return path
+
+
+def test_a_file_is_read_by_its_footer(tmp_path):
+    """Polars 2 writes the first schema without a frame, and others no end marker: both are in the footer alone."""
+    content = arrow_file(tmp_path / "x.arrow").read_bytes()
+    schema, batch = (content.index(b"\xff" * 4, at) for at in (0, 9))
+    for name, changed in {
+        "frame": content[:schema] + content[schema + 8 : batch] + bytes(8) + content[batch:],
+        "marker": content.replace(END, bytes(8)),
+    }.items():
+        path = tmp_path / f"{name}.arrow"
+        path.write_bytes(changed)
+        assert pa.ipc.open_file(path).read_all()["input_ids"].to_pylist() == IDS
+        with tokfmt.open(path) as dataset:
+            assert [one.tolist() for one in dataset] == IDS
+        assert tokfmt.check(path, deep=True)[0].findings == []
+
+
+@pytest.mark.parametrize("kind", [arrow_file, lambda path: stream(path, batch=1)], ids=["file", "stream"])
+def test_a_damaged_batch_has_its_byte_and_what_is_before_it_is_saved(kind, tmp_path):
+    """Each lowest bit of the third batch: in its frame, its metadata, and its body."""
+    content = kind(tmp_path / "x.arrow").read_bytes()
+    begins = [at for at in range(8, len(content)) if content[at : at + 4] == b"\xff" * 4 and content[at + 4]]
+    third, fourth = [at for at in begins if at > 8][2:4]
+    path, found = tmp_path / "bad.arrow", 0
+    for at in range(third, fourth):
+        path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+        try:
+            read = [one.tolist() for one in tokfmt.open(path)]
+        except UnsafeError:  # a claim of many rows is not damage
+            continue
+        except FormatError as error:
+            found += 1
+            assert re.search(r"at byte [\d,]+", str(error)), at
+            assert [f.severity for f in tokfmt.check(path, deep=True)[0].findings][:1] == ["error"], at
+            with tokfmt.open(path, allow_partial=True) as dataset:
+                assert [one.tolist() for one in dataset][:2] == IDS[:2], at
+        else:
+            assert read[:2] == IDS[:2], at
+    assert found > 20
+
+
 def body(content):
     """Where the body of the last record batch begins."""
     at = 0

@@ -43,6 +43,7 @@
   as fms-fsdp and data-prep-kit have them.
 - Columns that are not read are not decoded and may be of any type.
 - A stream must have its end marker: without it, batches that a cut removed would go unnoticed.
+- A file is read by its footer, as upstream reads it: nothing has to stand before the first batch that it lists.
 - The writer stores int32 (or `dtype`) in row groups of 1 Mi tokens, compressed with zstd, or a folder of streams as
   `save_to_disk` makes it. The bytes depend on the version of pyarrow, which the footer of Parquet records.
 

@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
+from itertools import zip_longest
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -66,6 +67,7 @@ _FOOTER = 1 << 26  # maximum bytes of a footer: about 100,000 row groups of six 
 _FOOTER_OF_MOST = 1 << 16  # bytes at the end of a file that hold the footer of most
 _HELD = 1 << 27  # maximum bytes of a row group or a batch in a store that are held in memory
 _SCHEMA_BYTES = 1 << 16  # bytes in which the schema of a stream before Arrow 1.0 is searched
+_WITHOUT_FOOTER = "Copy or write it again; --allow-loss tail reads the batches before it"
 
 
 class Group(NamedTuple):
@@ -99,7 +101,7 @@ def arrow() -> Any:
 
 
 @contextmanager
-def worded(path: Place, what: str, remedy: str | None = None) -> Iterator[None]:
+def worded(path: Place, what: str, remedy: str | None = None, offset: int | None = None) -> Iterator[None]:
     """Turn the exceptions of pyarrow into a FormatError of one line."""
     pa = arrow()
     try:
@@ -111,7 +113,7 @@ def worded(path: Place, what: str, remedy: str | None = None) -> Iterator[None]:
     except NotImplementedError as error:
         raise UnsupportedError(path, what, found=_line(error)) from error
     except (pa.ArrowException, OSError, ValueError, KeyError, IndexError, OverflowError) as error:
-        raise CorruptError(path, what, found=_line(error), remedy=remedy) from error
+        raise CorruptError(path, what, offset=offset, found=_line(error), remedy=remedy) from error
 
 
 def _line(error: Exception) -> str:
@@ -262,7 +264,7 @@ class ParquetContainer:
 
     def batches(self, group: Group, columns: Sequence[str]) -> Iterator[Any]:
         """Yield the rows of a group in order, as record batches of these columns with a bounded number of rows."""
-        with worded(self.path, f"{self.unit} {group.number:,} cannot be read"):
+        with worded(self.path, f"{self.unit} {group.number:,} cannot be read", offset=group.begin):
             columns = stored_columns(self.schema, columns)
             chunks, weight, longest = self.chunks(group, columns), 1, 1
             file = held(self.file, [_extent(chunk) for chunk in chunks])
@@ -452,18 +454,27 @@ class ArrowContainer:
     unit = "record batch"
     problems: Sequence[Problem] = ()
     lost: Sequence[Loss] = ()
+    messages: list[Message]
+    end: int  # the byte offset after the messages
+    ended: bool  # an end marker follows, or a footer lists all messages
+    damage: FormatError | None = None  # of the first message that cannot be read
+    footer: FormatError | None = None  # why the footer is not read
+    _of_footer: Any = None  # the schema that it states
     _cut_rows: int | None = None  # Rows of the batch in which the file ends.
-    _counts: dict[str, list[int | None]]  # of each column, the number of IDs in each batch
+    _counts: dict[str, dict[int, int | None]]  # of each column, the number of IDs in the batch at a byte offset
 
     def __init__(self, path: Place, *, tail: bool = False) -> None:
         self.path, self.file, self._counts = path, open_file(path), {}
         self._is_file = self.file.read(0, min(8, self.file.size)) == _ARROW
-        if self._is_file and not path.is_local:
-            self.file.prefetch(_heads(self.file))
-        self.messages, self.end, self.ended = self._walk()
+        blocks = self._read_footer() if self._is_file else []
+        self._walk()
+        if self._of_footer is not None:
+            (self._compare if self.ended and self.damage is None else self._take)(blocks)
+        if self.damage is not None and not tail:
+            raise self.damage
         batches = [message for message in self.messages if message.kind == _BATCH]
-        if not self.messages or self.messages[0].kind != _SCHEMA:
-            raise CorruptError(path, "does not begin with a schema message")
+        if self._stored_schema is None:
+            raise self.damage or CorruptError(path, "does not begin with a schema message")
         if self.ended and not self._is_file and (left := self.file.size - self.end - 8):
             found, remedy = f"{counted(left, 'byte')} that no reader reads", "Store joined streams as separate files"
             error = CorruptError(
@@ -473,110 +484,175 @@ class ArrowContainer:
         if not self.ended and not tail:
             remedy = "Copy or write it again; --allow-loss tail reads the batches that are complete"
             raise TruncatedError(path, "has no end marker: batches may be missing", offset=self.end, remedy=remedy)
-        self.flat = self._is_file and _is_flat(self._stored_schema())
+        if self.footer is not None and not tail:
+            raise self.footer
+        self.flat = self._is_file and _is_flat(self._stored_schema)
         self.groups = [Group(k, 1 if self.flat else m.rows, m.begin, m.head + m.body) for k, m in enumerate(batches)]
         check_rows(path, sum(group.rows for group in self.groups), self.file.size)
-        footer = self.footer_error()
-        if footer is not None and not tail:
-            raise footer
         rest = f"{counted(self.file.size - self.end, 'byte')} from byte {self.end:,} on"
         if not self.ended:
             cut = "" if self._cut_rows is None else f", with {counted(self._cut_rows, 'row')} of an incomplete batch"
             self.lost = [loss_in(path, "tail", f"{rest}{cut}; batches may be missing after them")]
-        elif footer is not None:
+        elif self.footer is not None:
             self.lost = [loss_in(path, "tail", f"the footer, {rest}")]
 
-    def footer_error(self) -> FormatError | None:
-        """Return the error of a footer that cannot be read or contradicts the messages before it, else None."""
-        if not self._is_file:
-            return None
-        remedy = "Copy or write it again; --allow-loss tail reads the batches before it"
+    def _read_footer(self) -> list[Message]:
+        """Return the messages that the footer lists, and keep its schema, or why it cannot be read."""
         try:
-            with worded(self.path, _UNREADABLE, remedy):
-                count = arrow().ipc.open_file(arrow().PythonFile(Stream(self.file), "r")).num_record_batches
+            with worded(self.path, _UNREADABLE, _WITHOUT_FOOTER):
+                blocks = _blocks(self.file)
+                if not self.path.is_local:
+                    self.file.prefetch(_heads(blocks))
+                footer = arrow().ipc.open_file(arrow().PythonFile(Stream(self.file), "r"))
+                self._of_footer = _checked_names(footer.schema)
         except FormatError as error:
-            return error
-        if count != len(self.groups):
-            return CorruptError(
-                self.path, "record batches in the footer", expected=len(self.groups), found=count, remedy=remedy
-            )
-        return None
+            self.footer = error
+            return []
+        return blocks
 
-    def _walk(self) -> tuple[list[Message], int, bool]:
-        """Return all messages, the byte offset after them, and whether an end marker follows."""
-        found, at, size = list[Message](), 8 * self._is_file, self.file.size
-        while at + 8 <= size:
-            frame = self.file.read(at, 8)
-            length = int.from_bytes(frame[4:], "little")
-            if frame[:4] != _FRAME:
-                old = not found and begins_old(self.file.read(at, min(size - at, _SCHEMA_BYTES)))
-                what = "is Arrow of a version before 1.0" if old else "invalid frame of an Arrow message"
-                remedy = "Write it again with a newer version" if old else None
-                raise CorruptError(
-                    self.path, what, offset=at, expected="FFFFFFFF", found=frame[:4].hex(), remedy=remedy
-                )
-            if not length:
-                return found, at, True
-            if at + 8 + length > size:
-                break
-            with worded(self.path, f"the message at byte {at:,} cannot be read"):
-                message = _message(self.file.read(at + 8, length), at)
-            if message.body < 0 or message.begin + message.head + message.body > size:
+    def _compare(self, blocks: list[Message]) -> None:
+        """Keep an error if the footer lists other messages than those before it, or states another schema."""
+        for number, (block, message) in enumerate(zip_longest(blocks, self.messages[1:])):
+            if not _agree(block, message):
+                self._stop((message or block).begin, number)
+                return
+        if self._first_schema is None or not self._first_schema.equals(self._of_footer, check_metadata=True):
+            what = "the footer states another schema than the first message"
+            self.footer = CorruptError(self.path, what, offset=8, remedy=_WITHOUT_FOOTER)
+
+    def _stop(self, begin: int, number: int) -> None:
+        """Keep the messages before the first one that the footer contradicts."""
+        self.damage = CorruptError(self.path, "a message is not what the footer states", offset=begin)
+        self.messages, self.end, self.ended = self.messages[: number + 1], begin, False
+
+    def _take(self, blocks: list[Message]) -> None:
+        """Take the messages that the footer lists, which is all that other readers read."""
+        if begins_old(self.file.read(8, min(self.file.size - 8, _SCHEMA_BYTES))):
+            return
+        first = self.messages[:1] if self._first_schema is not None else []
+        front = self.file.read(8, min(max((one.begin for one in blocks[:1]), default=8) - 8, _SCHEMA_BYTES))
+        if not first and not _is_schema(front):  # Polars 2 writes the schema without a frame.
+            what, remedy = "its first message cannot be read; the footer has its schema", "Copy or write it again"
+            error = CorruptError(self.path, what, offset=8, remedy=remedy)
+            self.problems = [noted("TF681", error, f"{self.path.name}: {error.statement}")]
+        self.messages, self.damage, self.end, self.ended = first, None, 8, True
+        for block in blocks:
+            try:
+                message = self._message_at(block.begin)
+            except CorruptError as error:
+                self.damage, self.end, self.ended = error, block.begin, False
+                return
+            if not _agree(block, message):
+                self._stop(block.begin, len(self.messages))
+                return
+            self.messages.append(message)
+            self.end = block.begin + block.head + block.body
+
+    def _walk(self) -> None:
+        """Find all messages, the byte offset after them, and whether an end marker follows."""
+        self.messages, self.end, self.ended, size = list[Message](), 8 * self._is_file, False, self.file.size
+        while self.end + 8 <= size and not self.ended:
+            try:
+                message = self._message_at(self.end)
+            except CorruptError as error:
+                self.damage = error
+                return
+            if not message.head:
+                self.ended = True
+                return
+            if self.end + message.head + message.body > size:
                 self._cut_rows = message.rows if message.kind == _BATCH else None
-                break
-            check_claim(self.path, f"rows in record batch {len(found) - 1:,}", message.rows, message.body)
-            found.append(message)
-            at += message.head + message.body
-        return found, at, False
+                return
+            self.messages.append(message)
+            self.end += message.head + message.body
+
+    def _message_at(self, at: int) -> Message:
+        """Return the message at a byte offset; one without bytes is the end marker, or the rest of a file."""
+        frame = self.file.read(at, 8)
+        length = int.from_bytes(frame[4:], "little")
+        if frame[:4] != _FRAME:
+            old = at == 8 * self._is_file and begins_old(self.file.read(at, min(self.file.size - at, _SCHEMA_BYTES)))
+            what = "is Arrow of a version before 1.0" if old else "invalid frame of an Arrow message"
+            remedy = "Write it again with a newer version" if old else None
+            raise CorruptError(self.path, what, offset=at, expected="FFFFFFFF", found=frame[:4].hex(), remedy=remedy)
+        if not length or at + 8 + length > self.file.size:
+            return Message(0, at, length and length + 8, 0, 0)
+        with worded(self.path, "the message cannot be read", offset=at):
+            message = _message(self.file.read(at + 8, length), at)
+            check_claim(self.path, f"rows in record batch at byte {at:,}", message.rows, message.body)
+        return message
 
     @cached_property
     def schema(self) -> Any:
         """Names and types of the columns: pyarrow.Schema. A flat column counts as one of lists."""
-        stored = self._stored_schema()
         if not self.flat:
-            return stored
-        (field,) = stored
+            return self._stored_schema
+        (field,) = self._stored_schema
         return arrow().schema([(field.name, arrow().list_(field.type))])
 
+    @cached_property
+    def _first_schema(self) -> Any:
+        """Schema of the first message; None if it is not one of a schema."""
+        if not self.messages or self.messages[0].kind != _SCHEMA:
+            return None
+        try:
+            with worded(self.path, "the schema cannot be read", offset=self.messages[0].begin):
+                return _checked_names(arrow().ipc.read_schema(arrow().py_buffer(self._first_bytes)))
+        except FormatError:
+            if self._of_footer is None:
+                raise
+            return None
+
+    @property
     def _stored_schema(self) -> Any:
-        with worded(self.path, "the schema cannot be read"):
-            first = self.messages[0]
-            return _checked_names(
-                arrow().ipc.read_schema(arrow().py_buffer(self.file.read(first.begin, first.head + first.body)))
-            )
+        """The schema of the footer, which is all that other readers read; else that of the first message."""
+        return self._first_schema if self._of_footer is None else self._of_footer
+
+    @cached_property
+    def _front(self) -> bytes:
+        """A message of the schema."""
+        first = self._first_schema
+        if first is not None and first.equals(self._stored_schema, check_metadata=True):
+            return self._first_bytes
+        return bytes(self._stored_schema.serialize())
+
+    @cached_property
+    def _first_bytes(self) -> bytes:
+        return self.file.read(self.messages[0].begin, self.messages[0].head + self.messages[0].body)
 
     def facts(self, group: Group, column: str) -> Facts:
         """Return the number of IDs that the offsets of a column of lists state; a batch has no statistics."""
         if column not in self._counts:
             self._counts[column] = self._count_ids(column)
-        count = self._counts[column][group.number]
+        count = self._counts[column].get(group.begin)
         return Facts(count, all_there=count is not None)
 
-    def _count_ids(self, column: str) -> list[int | None]:
-        """Return the number of IDs of each batch, from the first and the last offset of its lists.
+    def _count_ids(self, column: str) -> dict[int, int | None]:
+        """Return the number of IDs of each batch by its byte offset, from the first and the last offset of its lists.
 
         Returns:
             None for each batch whose rows have to be decoded: its column is not one of lists or holds NULL, or the
             batch is compressed or contradicts itself.
         """
-        counts: list[int | None] = [None] * len(self.groups)
+        batches = [message for message in self.messages if message.kind == _BATCH]
         if self.flat:
-            return [message.rows for message in self.messages if message.kind == _BATCH]
+            return {message.begin: message.rows for message in batches}
+        counts, ends = dict[int, int | None](), dict[int, tuple[int, int]]()
         lists = _lists_at(self.schema, column)
         if lists is None:
             return counts
-        ends = dict[int, tuple[int, int]]()
-        for number, message in enumerate(message for message in self.messages if message.kind == _BATCH):
+        for message in batches:
             if not message.rows:
-                counts[number] = 0
+                counts[message.begin] = 0
                 continue
             with suppress(ValueError):
-                offsets, values = _claim_of_lists(self.file.read(message.begin + 8, message.head - 8), message, lists)
-                ends[number], counts[number] = (offsets, offsets + message.rows * lists.width), values
+                head = self.file.read(message.begin + 8, message.head - 8)
+                offsets, counts[message.begin] = _claim_of_lists(head, message, lists)
+                ends[message.begin] = offsets, offsets + message.rows * lists.width
         ranges = [(at, at + lists.width) for pair in ends.values() for at in pair]
         found = [int.from_bytes(content, "little", signed=True) for content in self.file.read_ranges(ranges)]
-        for number, first, last in zip(ends, found[::2], found[1::2], strict=False):
-            counts[number] = last - first if 0 <= first <= last <= (counts[number] or 0) else None
+        for begin, first, last in zip(ends, found[::2], found[1::2], strict=False):
+            counts[begin] = last - first if 0 <= first <= last <= (counts[begin] or 0) else None
         return counts
 
     def text_bytes(self, group: Group, column: str) -> int:  # noqa: ARG002 - a batch states no sizes of its columns
@@ -586,17 +662,17 @@ class ArrowContainer:
     def batches(self, group: Group, columns: Sequence[str]) -> Iterator[Any]:
         """See `ParquetContainer.batches`."""
         pa = arrow()
-        with worded(self.path, f"{self.unit} {group.number:,} cannot be read"):
+        with worded(self.path, f"{self.unit} {group.number:,} cannot be read", offset=group.begin):
             number = bisect_left(self.messages, group.begin, key=attrgetter("begin"))
             known = [m for m in self._dictionaries if self._is_file or m.begin < group.begin]
-            parts = [self.messages[0], *known, self.messages[number]]
-            if (total := sum(m.head + m.body for m in parts)) > _BODY:
+            parts, at = [*known, self.messages[number]], len(self._front)
+            if (total := at + sum(m.head + m.body for m in parts)) > _BODY:
                 raise UnsafeError(self.path, f"{self.unit} {group.number:,} is too large", expected=_BODY, found=total)
             file = held(self.file, [(m.begin, m.head + m.body) for m in parts])
-            for message in parts[1:]:  # The schema has none.
+            for message in parts:
                 self._check_buffers(message, file)
             stream = bytearray(total + 8)
-            at = 0
+            stream[:at] = self._front
             for m in parts:
                 if isinstance(file, File):
                     file.read_into(m.begin, memoryview(stream)[at : at + m.head + m.body])
@@ -665,28 +741,41 @@ def _is_flat(schema: Any) -> bool:
     return len(schema) == 1 and schema.names[0] in IDS and arrow().types.is_integer(schema.field(0).type)
 
 
-def _heads(file: File) -> list[tuple[int, int]]:
-    """Return the byte ranges of the metadata of all messages that a footer lists; [] if it cannot be read.
+def _blocks(file: File) -> list[Message]:
+    """Return the messages that a footer lists, without their rows.
 
-    A footer is a FlatBuffers table whose fields 2 and 3 are vectors of blocks: i64 byte offset, i32 bytes of metadata
-    with the frame.
+    A footer is a FlatBuffers table whose fields 2 and 3 are vectors of blocks, of dictionaries and of batches: i64 byte
+    offset, i32 bytes of metadata, i64 bytes of the body.
     """
     ends = file.read(max(0, file.size - 10), min(10, file.size))
     length = int.from_bytes(ends[:4], "little", signed=True)
-    if not 0 < length <= min(_FOOTER, file.size - 18):
-        return []
-    data, found = file.read(file.size - 10 - length, length), list[tuple[int, int]]()
-    try:
-        root = _at("<I", data, 0)
-        for number in (2, 3):
-            if field := _field(data, root, number):
-                vector = _table(data, field)
-                for k in range(_at("<I", data, vector)):
-                    begin, size = _at("<q", data, vector + 4 + 24 * k), _at("<i", data, vector + 12 + 24 * k)
-                    found.append((begin, begin + size))
-    except ValueError:
-        return []
-    return sorted((start, stop) for start, stop in found if 8 <= start < stop <= min(file.size, start + _SCHEMA_BYTES))
+    if not 0 < length <= min(_FOOTER, file.size - 18) or ends[4:] != _ARROW[:6]:
+        raise ValueError("its length is invalid, or the file is cut")
+    data, found = file.read(file.size - 10 - length, length), list[Message]()
+    root = _at("<I", data, 0)
+    for number in (_DICTIONARIES, _BATCH):
+        if field := _field(data, root, number):
+            vector = _table(data, field)
+            for at in range(vector + 4, vector + 4 + 24 * _at("<I", data, vector), 24):
+                begin, head, body = _at("<q", data, at), _at("<i", data, at + 8), _at("<q", data, at + 16)
+                found.append(Message(number, begin, head, body, 0))
+    end = 8
+    found.sort(key=attrgetter("begin"))
+    for _, begin, head, body, _ in found:
+        if begin < end or head < 8 or body < 0 or begin + head + body > file.size - 10 - length:
+            raise ValueError("it lists messages that overlap or leave the file")
+        end = begin + head + body
+    return found
+
+
+def _agree(block: Message | None, message: Message | None) -> bool:
+    """Return whether a footer lists a message as it is."""
+    return block is not None and message is not None and message._replace(rows=0) == block
+
+
+def _heads(blocks: Sequence[Message]) -> list[tuple[int, int]]:
+    """Return the byte ranges of the metadata of messages, to request them side by side."""
+    return [(one.begin, one.begin + one.head) for one in blocks if one.head <= _SCHEMA_BYTES]
 
 
 def _field(data: bytes, table: int, number: int) -> int:
@@ -718,15 +807,21 @@ def _message(data: bytes, begin: int) -> Message:
     kind, rows = data[kind_at] if kind_at else 0, 0
     if kind == _BATCH and (length := _field(data, _table(data, _field(data, root, 2)), 0)):
         rows = _at("<q", data, length)
-    if kind not in (_SCHEMA, _DICTIONARIES, _BATCH) or rows < 0:
-        raise ValueError(f"a message of kind {kind} with {rows} rows")
-    return Message(kind, begin, len(data) + 8, _at("<q", data, body_at) if body_at else 0, rows)
+    body = _at("<q", data, body_at) if body_at else 0
+    if kind not in (_SCHEMA, _DICTIONARIES, _BATCH) or rows < 0 or body < 0:
+        raise ValueError(f"a message of kind {kind} with {rows} rows and {body} bytes")
+    return Message(kind, begin, len(data) + 8, body, rows)
 
 
 def begins_old(data: bytes) -> bool:
     """Return True if a stream begins as before Arrow 1.0: length and schema, without FFFFFFFF in front."""
+    return _is_schema(data[4 : 4 + int.from_bytes(data[:4], "little")])
+
+
+def _is_schema(data: bytes) -> bool:
+    """Return True if bytes are the metadata of a schema message."""
     try:
-        return _message(data[4 : 4 + int.from_bytes(data[:4], "little")], 0).kind == _SCHEMA
+        return _message(data, 0).kind == _SCHEMA
     except (ValueError, IndexError):
         return False
 

@@ -34,10 +34,11 @@ def readable_files(format_: Variant, files: Sequence[Place]) -> tuple[list[Conta
             continue
         found.append(container)
         if isinstance(container, ArrowContainer) and not container.ended:
-            what = f"{printable(path)}: has no end marker: batches may be missing"
+            missing = f"{printable(path)}: has no end marker: batches may be missing"
+            what = missing if container.damage is None else container.damage.sentence
             damage.append(Damage(what, unused=max(0, container.file.size - container.end)))
-        elif isinstance(container, ArrowContainer) and (footer := container.footer_error()) is not None:
-            damage.append(Damage(footer.sentence, 0, 0))
+        elif isinstance(container, ArrowContainer) and container.footer is not None:
+            damage.append(Damage(container.footer.sentence, 0, 0))
     if not found:
         raise failed[0]
     return found, damage

@@ -103,7 +103,7 @@ class Rows:
         """Yield the rows of a group, some at a time."""
         base = 0
         for batch in container.batches(group, (self.column.name, *self.column.beside)):
-            with worded(container.path, f"{container.unit} {group.number:,} cannot be read"):
+            with worded(container.path, f"{container.unit} {group.number:,} cannot be read", offset=group.begin):
                 rows = self._decoded(container, group, batch, base, report)
             yield rows
             base += batch.num_rows
@@ -116,7 +116,7 @@ class Rows:
         names = rule.dividing(self.column.beside) or ()
         for batch in container.batches(group, names):
             columns = dict[str, rule.Column]()
-            with worded(container.path, f"{container.unit} {group.number:,} cannot be read"):
+            with worded(container.path, f"{container.unit} {group.number:,} cannot be read", offset=group.begin):
                 for name in names:
                     array = values_of(batch, name)
                     values, ends = lists(array)
