@@ -21,7 +21,6 @@ from tokfmt.errors import (
     LossyConversionError,
     MissingDependencyError,
     OptionError,
-    TokenRangeError,
     UnsafeError,
 )
 from tokfmt.formats.jsonl import FORMAT
@@ -302,8 +301,15 @@ def test_other_fields_are_a_loss(tmp_path):
 def test_an_id_beyond_32_bits_is_never_dropped(tmp_path):
     path = put(tmp_path / "x.jsonl", '{"input_ids": [1]}', '{"input_ids": [4294967296]}')
     for allow_loss in ((), ("invalid-lines",)):
-        with pytest.raises(TokenRangeError, match="line 2: token ID 4,294,967,296 at position 0"):
+        with pytest.raises(CorruptError, match="line 2 has the token ID 4,294,967,296") as caught:
             ids(reader(path, allow_loss=allow_loss))
+        assert caught.value.offset == 19
+
+
+def test_an_id_that_is_not_kept_is_not_named(tmp_path):
+    path = put(tmp_path / "x.jsonl", '{"input_ids": [1]}', f'{{"input_ids": [{"9" * 30}]}}')
+    with pytest.raises(CorruptError, match="line 2 has a token ID of more than 24 digits"):
+        ids(reader(path))
 
 
 # lines

@@ -252,7 +252,7 @@ class _Look:
                     problem.code, "error", self.path, f"{named} {problem.words}", problem.remedy, offset + problem.at
                 )
             elif isinstance(problem, IdTooLarge):
-                message = f"{named} has the token ID {problem.token:,} (expected at most 4,294,967,295)"
+                message = f"{named} {problem.words} (expected at most 4,294,967,295)"
                 yield Finding("TF506", "error", self.path, message, "Correct it", offset)
         self._count(lines, parsed)
         name = json.dumps(self.parser.path[-1], ensure_ascii=False).encode()

@@ -35,7 +35,6 @@ from tokfmt.errors import (
     Loss,
     LossyConversionError,
     OptionError,
-    TokenRangeError,
     TokfmtError,
     UnsafeError,
 )
@@ -89,6 +88,11 @@ class IdTooLarge:
     token: int
     position: int
 
+    @property
+    def words(self) -> str:
+        """What is wrong with the line, as "has the token ID 5,000,000,000"."""
+        return "has a token ID of more than 24 digits" if self.token >= _BEYOND else f"has the token ID {self.token:,}"
+
 
 Problem = Fault | OtherFields | IdTooLarge
 
@@ -103,7 +107,8 @@ def line_error(lines: Lines, index: int, problem: Problem) -> TokfmtError:
             str(text.path), [Loss("fields", f'fields beside "{problem.field}" in line {number:,} ({names})')]
         )
     if isinstance(problem, IdTooLarge):
-        return TokenRangeError(f"{text.path}: line {number:,}", problem.token, LARGEST_ID, problem.position)
+        what, most = f"line {number:,} {problem.words}", f"at most {LARGEST_ID:,}"
+        return CorruptError(text.path, what, offset=offset, expected=most, remedy="Correct it")
     where = " of the decompressed text" if text.compression else ""
     return problem.kind(
         text.path,
