@@ -54,10 +54,12 @@ def evened(rows):
     """Rows that are padded to the length of the longest one, with their columns."""
     size = max(3, *(len(ids) for ids, _ in rows), 0)
 
-    def padded(name, values):
-        return values if name.startswith("seq_") else (values + [-100 * (name == "labels")] * size)[:size]
+    def padded(name, values, ids):
+        return values if name.startswith("seq_") else (values[: len(ids)] + [-100 * (name == "labels")] * size)[:size]
 
-    return [(padded("", ids), {name: padded(name, own) for name, own in columns.items()}) for ids, columns in rows]
+    return [
+        (padded("", ids, ids), {name: padded(name, own, ids) for name, own in columns.items()}) for ids, columns in rows
+    ]
 
 
 def problems(source, eos):
