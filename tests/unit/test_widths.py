@@ -1,7 +1,11 @@
 """A width that follows from the size of a file: a cut file is refused, and a complete one is read."""
 
 import gzip
+import itertools
 import json
+import pickle
+import re
+import struct
 
 import numpy as np
 import pytest
@@ -217,3 +221,107 @@ def test_ids_that_are_zero_for_another_reason_are_no_finding(rows, tmp_path):
     path = stored(tmp_path, "mds", rows, "<u2")
     (verdict,) = tokfmt.check(path, options={"dtype": "uint16"}, eos="none")
     assert verdict.findings == []
+
+
+ROWS = [[5 + 37 * k % 40_000, 60 + k, EOS] for k in range(40)]
+
+
+def of_megatron(home, width, code, *, own=None):
+    """A pair whose pointers are those of the tokens, as upstream's writer computes them; `own` is the code's width."""
+    path, ends = home / "x_document.bin", np.cumsum([0, *map(len, ROWS)])
+    path.write_bytes(np.array(sum(ROWS, []), f"<u{width}").tobytes())
+    head = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, code, len(ROWS), len(ROWS) + 1)
+    columns = np.diff(ends).astype("<i4"), ends[:-1] * (own or width), np.arange(len(ROWS) + 1)
+    path.with_suffix(".idx").write_bytes(head + columns[0].tobytes() + b"".join(one.tobytes() for one in columns[1:]))
+    return path
+
+
+def of_tntidx(home, width, code, *, own=None):
+    path, ends = home / "x_document.bin", np.cumsum([0, *map(len, ROWS)])
+    path.write_bytes(np.array(sum(ROWS, []), f"<u{width}").tobytes())
+    head = b"TNTIDX\0\0" + struct.pack("<6Q", 1, code, own or width, len(ROWS), len(ROWS), len(ROWS) + 1)
+    columns = np.arange(len(ROWS) + 1), ends, np.diff(ends), np.arange(len(ROWS) + 1)
+    path.with_suffix(".idx").write_bytes(head + b"".join(one.tobytes() for one in columns))
+    return path
+
+
+def of_header(name, head):
+    def write(home, width, code, *, own=None):
+        path = home / name
+        path.write_bytes(head(code, sum(map(len, ROWS))) + np.array(sum(ROWS, []), f"<u{width}").tobytes())
+        return path
+
+    return write
+
+
+def of_datatrove(home, width, code, *, own=None):
+    return written(home, "ds", ROWS, width, metadata=code)
+
+
+of_llmc = of_header("x.bin", lambda code, count: struct.pack("<256i", 20240520, 1, count, *[0] * 253))
+of_automodel = of_header("x.bin", lambda code, count: struct.pack("<256i", 2788_95051, 1, count, code, *[0] * 252))
+of_litgpt = of_header("x.bin", lambda code, count: b"LITPKDS" + struct.pack("<QBQ", 1, code, count))
+
+
+@pytest.mark.parametrize(
+    ("write", "code", "width", "option"),
+    [
+        *((of_megatron, 8, width, f"dtype={name}") for width, name in ((4, "int32"), (8, "int64"))),
+        *((of_megatron, 1, width, f"dtype={name}") for width, name in ((2, "uint16"), (4, "int32"), (8, "int64"))),
+        *((of_megatron, 5, width, f"dtype={name}") for width, name in ((2, "uint16"), (4, "int32"))),
+        *((of_litgpt, 8, width, f"dtype={name}") for width, name in ((4, "int32"), (8, "int64"))),
+        (of_litgpt, 5, 2, "dtype=uint16"),
+        *((of_llmc, 2, width, f"width={width}") for width in (4, 8)),
+        *((of_automodel, code, width, f"width={width}") for code, width in ((2, 4), (2, 8), (4, 2), (4, 8))),
+        *((of_datatrove, code, width, f"width={width}") for code, width in ((2, 4), (2, 8), (4, 2), (4, 8))),
+    ],
+)
+def test_a_whole_factor_of_the_size_is_another_width(write, code, width, option, tmp_path):
+    """The option is named that reads it, and no loss or copy; the IDs are those that were written."""
+    path = write(tmp_path, width, code)
+    with pytest.raises(FormatError, match=f"--from-opt {option} reads") as caught:
+        tokfmt.open(path, eos=EOS, allow_loss=["tail"])
+    assert not re.search("view|[Cc]opy it|tail", str(caught.value))
+    name, value = option.split("=")
+    (verdict,) = tokfmt.check(path, eos=EOS)
+    assert f"--from-opt {option} reads" in verdict.findings[0].remedy
+    with tokfmt.open(path, eos=EOS, options={name: int(value) if value.isdecimal() else value}) as dataset:
+        assert sum((one.tolist() for one in dataset), []) == [one for row in ROWS for one in row[:2]]
+
+
+@pytest.mark.parametrize(("code", "width"), [(6, 2), (7, 4), (9, 4), (10, 8)])
+@pytest.mark.parametrize("write", [of_megatron, of_tntidx])
+def test_dtype_codes_of_other_writers(write, code, width, tmp_path):
+    """They are read where pointers, sizes and IDs show the width, and `dtype` states it otherwise."""
+    with tokfmt.open(write(tmp_path, width, code), eos=EOS) as dataset:
+        assert [one.tolist() for one in dataset] == [row[:2] for row in ROWS]
+
+
+def test_codes_of_floats_are_not_read_as_integers(tmp_path):
+    """Megatron-LM's own 6 and 7 are floats."""
+    path = of_megatron(tmp_path, 8, 6)
+    with pytest.raises(FormatError, match="is not an index of tokens.*--from-opt dtype=NAME"):
+        tokfmt.open(path)
+    with tokfmt.open(path, eos=EOS, options={"dtype": "int64"}) as dataset:
+        assert [one.tolist() for one in dataset] == [row[:2] for row in ROWS]
+    of_megatron(tmp_path, 4, 7)
+    path.write_bytes(np.linspace(0.5, 9, 120, dtype="<f4").tobytes())
+    with pytest.raises(FormatError, match="is not an index of tokens"):
+        tokfmt.open(path)
+
+
+@pytest.mark.parametrize("width", [4, 8])
+def test_the_width_of_raw_tokens_is_that_whose_upper_parts_are_zero(width, tmp_path):
+    path = tmp_path / "train.bin"
+    np.array(sum(ROWS, []), f"<u{width}").tofile(path)
+    with tokfmt.open(path, eos=EOS) as dataset:
+        assert [one.tolist() for one in dataset] == [row[:2] for row in ROWS]
+
+
+@pytest.mark.parametrize("width", [4, 8])
+def test_a_pack_whose_header_states_half_of_the_width(width, tmp_path):
+    tokens, ends = np.array(sum(ROWS, []), f"<u{width}").tobytes(), np.cumsum([0, *map(len, ROWS)]) * width
+    index = pickle.dumps([(int(a), int(b - a)) for a, b in itertools.pairwise(ends)])
+    (tmp_path / "x.pbin").write_bytes(struct.pack("<QI", len(tokens), 2) + tokens + index)
+    (verdict,) = tokfmt.check(tmp_path / "x.pbin")
+    assert "TF903" in [one.code for one in verdict.findings]

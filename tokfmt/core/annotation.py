@@ -128,6 +128,8 @@ _EMPTY = 1 << 25  # Sequences without a token that an index may have: 268 MB of 
 _ZEROS = 64  # Zeros at the end from which on they count as space that was never written.
 
 NATIVE = {1: U8, 2: U16, 3: U32, 4: U32, 8: U64}
+NAMES = {1: "uint8", 2: "uint16", 4: "int32", 8: "int64"}
+"""The dtypes by which options call widths."""
 
 
 class Struct:
@@ -393,7 +395,14 @@ def whole_tokens(
 
 
 def stated_tokens(
-    file: File, dtype: np.dtype[Any], stated: int, code: str, *, begin: int = 0, short: bool = False
+    file: File,
+    dtype: np.dtype[Any],
+    stated: int,
+    code: str,
+    *,
+    begin: int = 0,
+    short: bool = False,
+    options: Any = None,
 ) -> tuple[Extent, list[Problem]]:
     """Return the tokens of a file that ends with them, given their number from a header or an index.
 
@@ -406,6 +415,8 @@ def stated_tokens(
         code: Code of the problem.
         begin: Byte offset of the first token.
         short: `--allow-loss tail` accepts a shorter file as well.
+        options: Read options, of which `width` or `dtype` states another width. If such a width fits the size, and none
+            is given, the remedy is that option, and no loss is.
     """
     size, stored, problems = stated * dtype.itemsize, file.size - begin, list[Problem]()
     if size != stored:
@@ -413,12 +424,44 @@ def stated_tokens(
         remedy = "--allow-loss tail reads the tokens that are there" if accepted else "Copy or write it again"
         if stored > size:
             remedy = f"--allow-loss tail leaves out the last {counted(stored - size, 'byte')}"
+        given = getattr(options, "width", None) or getattr(options, "dtype", None)
+        other = None if options is None or given else fitting_width(stored, stated, dtype.itemsize)
+        if other is not None:
+            accepted, remedy = "", reading_width(options, dtype.itemsize, other)
         error = CorruptError(file.path, "bytes of tokens", expected=size, found=stored, remedy=remedy)
         lost = f"the last {counted(stored - size, 'byte')}, from byte {begin + size:,} on"
         if stored < size:
             lost = f"{counted(size - stored, 'byte')} that are missing, from byte {file.size:,} on"
         problems.append(fatal(code, error, accepted, is_truncated=stored < size, lost=lost))
     return Extent(file, begin, max(0, min(stated, stored // dtype.itemsize)), dtype), problems
+
+
+def fitting_width(stored: int, tokens: int, width: int) -> int | None:
+    """Return the bytes per token, other than `width`, with which so many tokens take the stored bytes; else None.
+
+    1 byte does not count for tokens of 2: hardly a writer uses it, and half of such a file was cut.
+    """
+    widths = (one for one in (1, 2, 4, 8) if one != width and (one > 1 or width > 2))
+    return next((one for one in widths if tokens and tokens * one == stored), None)
+
+
+def reading_width(options: Any, width: int, other: int) -> str:
+    """Return the remedy for tokens that fit another width than is stated.
+
+    Args:
+        options: The read options of the format, of which `width` or `dtype` states another width.
+        width: Bytes per token, as stated; 0 if the size does not show them.
+        other: Bytes per token that fit.
+    """
+    names = {"width": (width, other), "dtype": (NAMES.get(width), NAMES[other])}
+    name = next((name for name in names if hasattr(options, name)), None)
+    if name is None:
+        return f"Write them again; {counted(other, 'byte')} per token are likely"
+    own, fits = names[name]
+    remedy = f"--from-opt {name}={fits} reads {other}-byte tokens, which fit"
+    if other < width:
+        remedy += f"; --from-opt {name}={own} with --allow-partial saves the complete documents of a cut file"
+    return remedy
 
 
 def written_tokens(extent: Extent, code: str) -> tuple[Extent, list[Problem]]:

@@ -27,7 +27,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tokfmt.base.options import option
-from tokfmt.core.annotation import Column, all_or_none, bounded_entries, shown
+from tokfmt.core.annotation import Column, all_or_none, bounded_entries, reading_width, shown
 from tokfmt.core.findings import Code, Problem, fatal, noted
 from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.ragged import offsets_of
@@ -57,7 +57,7 @@ _METADATA = 1 << 12  # bytes of metadata that are read, at most
 class ReadOptions:
     """Options for reading .ds files."""
 
-    width: Literal[2, 4] | None = option(None, "bytes per token, if neither index nor metadata state it")
+    width: Literal[1, 2, 4, 8] | None = option(None, "bytes per token, if neither index nor metadata state it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,13 +158,16 @@ class Datatrove(FlatFormat):
         index, metadata = (beside(file.path, suffix) for suffix in (".index", ".metadata"))
         tokenizer, stated, count = _read_metadata(metadata) if metadata.is_there() else ("", None, None)
         if index.is_there():  # A link without a target is an error.
-            file_layout = _indexed(file, options.width, stated, index, metadata)
+            file_layout = _indexed(file, options, stated, index, metadata)
             known = file_layout.extents[0].dtype.itemsize in (options.width, stated)
             if hints.allow_partial and (not known or any(problem.is_fatal for problem in file_layout.problems)):
                 file_layout = _certain(file, options.width, stated, file_layout, hints.eos_id)
         elif width := options.width or stated:
             args = file, np.dtype(f"<u{width}")
-            extent, problems = whole_tokens(*args, "TF723") if count is None else stated_tokens(*args, count, "TF723")
+            if count is None:
+                extent, problems = whole_tokens(*args, "TF723")
+            else:
+                extent, problems = stated_tokens(*args, count, "TF723", options=options)
             file_layout = FileLayout(extents=[extent], separators=Separators.AFTER, problems=problems)
         else:
             remedy = "--from-opt width=2 (or 4) reads it as one stream"
@@ -228,12 +231,12 @@ def _certain(
     )
 
 
-def _indexed(file: File, width: int | None, stated: int | None, ends_file: Place, metadata: Place) -> FileLayout:
+def _indexed(file: File, options: ReadOptions, stated: int | None, ends_file: Place, metadata: Place) -> FileLayout:
     """Return the layout of a token file with an index.
 
     Args:
         file: X.ds.
-        width: Bytes per token, as given.
+        options: The read options, of which `width` states the bytes per token.
         stated: Bytes per token, as the metadata states them.
         ends_file: X.ds.index.
         metadata: X.ds.metadata, for messages.
@@ -250,11 +253,11 @@ def _indexed(file: File, width: int | None, stated: int | None, ends_file: Place
         at = 8 * (fall if fall >= 0 else index.size // 8)
         broken = fatal("TF722", CorruptError(index.path, what, offset=at, remedy="Copy it again"))
         return FileLayout(extents=[Extent(file, 0, 0, np.dtype("<u2"))], starts=offsets_of([]), problems=[broken])
-    end = int(starts[-1])
-    fitting, inferred = [w for w in (2, 4) if end * w == file.size], tuple[str, ...]()
+    end, width = int(starts[-1]), options.width
+    fitting, inferred = [w for w in (2, 4, 8) if end * w == file.size], tuple[str, ...]()
     extent, sizes = stated_tokens(file, np.dtype(f"<u{width or stated or (fitting or [2])[0]}"), end, "TF723")
     if stated and fitting and stated not in fitting:
-        problems.append(_contradicted(file, width, stated, fitting[0], metadata, end))
+        problems.append(_contradicted(file, options, stated, fitting[0], metadata, end))
         sizes = sizes if width else []
     elif not width and not stated:
         try:
@@ -271,12 +274,10 @@ def _indexed(file: File, width: int | None, stated: int | None, ends_file: Place
     )
 
 
-def _contradicted(file: File, width: int | None, stated: int, fitting: int, metadata: Place, end: int) -> Problem:
+def _contradicted(file: File, options: ReadOptions, stated: int, fitting: int, metadata: Place, end: int) -> Problem:
     """Return the problem of metadata whose width does not fit the size of the file; a note if `width` is given."""
     expected = f"{end * stated:,}, as {metadata.name} states {stated}-byte tokens"
-    remedy = f"--from-opt width={fitting} reads {fitting}-byte tokens, which fit the index"
-    if stated > fitting:
-        remedy = f"--from-opt width={stated} with --allow-partial saves the complete documents of a cut file; {remedy}"
+    width, remedy = options.width, reading_width(options, stated, fitting)
     error = CorruptError(file.path, "bytes of tokens", expected=expected, found=f"{file.size:,}", remedy=remedy)
     if not width:
         return fatal("TF724", error, is_truncated=stated > fitting)

@@ -38,6 +38,7 @@ from tokfmt.core.annotation import (
     loss_mask,
     mask_bytes,
     numpy_extent,
+    reading_width,
     stated_tokens,
     whole_tokens,
     written_tokens,
@@ -676,15 +677,20 @@ def files_named(directory: Place, pattern: re.Pattern[str]) -> list[Place]:
     return [directory / match[0] for match in found]
 
 
-def _in_width(options: Any, width: int) -> str:
-    """Return the remedy for IDs that seem to have another width: the read option of the format, if it has one."""
-    names = {"width": width, "dtype": {2: "uint16", 4: "int32", 8: "int64"}[width]}
-    known = [f"--from-opt {name}={value}" for name, value in names.items() if hasattr(options, name)]
-    return f"{known[0]} reads {width}-byte IDs" if known else f"Write them again; {width}-byte IDs are likely"
-
-
 def _size_of(path: Place) -> int:
     return path.status().size if path.is_file() else 0
+
+
+def of_widths(extents: Sequence[Extent], options: Any) -> Iterator[Finding]:
+    """Yield a finding for the first file whose first IDs show that its tokens have another width."""
+    for extent in extents[:_FILES]:
+        with suppress(FormatError):  # The deep check, or the reader, reports what cannot be read.
+            ids = extent.file.ids(extent.begin, min(extent.tokens, _IDS), extent.dtype)
+            if (contradicted := contradicted_width(ids)) is not None:
+                what, width = contradicted
+                remedy = reading_width(options, 0, width)
+                yield Finding.of("TF903", CorruptError(extent.file.path, what, remedy=remedy))
+                return
 
 
 class FlatInspection(Inspection):
@@ -711,7 +717,7 @@ class FlatInspection(Inspection):
         """See `Inspection.look`. A deep check reads all tokens and loss masks."""
         if self.is_fatal:
             return
-        yield from self._of_widths()
+        yield from of_widths(self.layout.extents, self.options)
         if self.layout.rows:
             yield from self._of_rows(how)
             return
@@ -751,17 +757,6 @@ class FlatInspection(Inspection):
         except FormatError as error:
             found.append(Finding.of(self.format.unreadable, error))
         return tokens, [*found, *(Finding.of(self.format.masked, error) for error in wrong)], against
-
-    def _of_widths(self) -> Iterator[Finding]:
-        """Yield a finding for the first file whose first IDs show that its tokens have another width."""
-        for extent in self.layout.extents[:_FILES]:
-            with suppress(FormatError):  # The deep check, or the reader, reports what cannot be read.
-                ids = extent.file.ids(extent.begin, min(extent.tokens, _IDS), extent.dtype)
-                if (contradicted := contradicted_width(ids)) is not None:
-                    what, width = contradicted
-                    remedy = _in_width(self.options, width)
-                    yield Finding.of("TF903", CorruptError(extent.file.path, what, remedy=remedy))
-                    return
 
     def _unreadable(self, reader: FlatReader, start: int, stop: int) -> Iterator[Finding]:
         for code, read in ((self.format.unreadable, reader.tokens), (self.format.masked, reader.marks)):

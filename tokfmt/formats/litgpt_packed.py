@@ -56,6 +56,9 @@ class ReadOptions:
         None, "a run of one ID at the end of a stream; auto: dropped if it has 8 IDs and is not the separator"
     )
     fill_id: int | None = option(None, "ID that fills the last chunk of a stream; auto: not known")
+    dtype: Literal["uint8", "uint16", "int32", "int64"] | None = option(
+        None, "dtype of the tokens, if the header states a wrong one"
+    )
 
 
 class LitGptPacked(FlatFormat):
@@ -135,13 +138,19 @@ class LitGptPacked(FlatFormat):
             if head["version"] == 1 << 56:
                 found = "version 1 with its bytes reversed: written by a big-endian machine"
             raise UnsupportedError(file.path, "is not a chunk", offset=0, expected="LITPKDS, version 1", found=found)
-        if head["code"] in _FLOATS:
+        if head["code"] in _FLOATS and options.dtype is None:
             found = _FLOATS[head["code"]]
             raise UnsupportedError(file.path, "does not hold token IDs", offset=15, expected="integers", found=found)
-        if head["code"] not in CODES:
+        if head["code"] not in CODES and options.dtype is None:
             raise CorruptError(file.path, "code of the dtype", offset=15, expected="1 to 8", found=head["code"])
         extent, problems = stated_tokens(
-            file, np.dtype(CODES[head["code"]]), head["tokens"], "TF862", begin=HEADER.size, short=True
+            file,
+            np.dtype(options.dtype or CODES[head["code"]]),
+            head["tokens"],
+            "TF862",
+            begin=HEADER.size,
+            short=True,
+            options=options,
         )
         return FileLayout(
             extents=[extent],

@@ -62,6 +62,7 @@ class ReadOptions:
     """Options for reading shards."""
 
     split: Literal["train", "val"] | None = option(None, "split of a folder to read; auto: all shards")
+    width: Literal[1, 2, 4, 8] | None = option(None, "bytes per token, if the header states a wrong one")
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +168,7 @@ class Llmc(FlatFormat):
 
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> FileLayout:  # noqa: ARG002
         numpy = file.path.suffix == ".npy" and not self._is_headed(file)
-        extent, kind, problems = (numpy_extent(file), "numpy", []) if numpy else _headed(file)
+        extent, kind, problems = (numpy_extent(file), "numpy", []) if numpy else _headed(file, options)
         eos_id = VARIANTS[kind][3]
         if eos_id is None and extent.tokens:
             eos_id = int(file.array(extent.begin, 1, extent.dtype)[0])
@@ -182,7 +183,7 @@ class Llmc(FlatFormat):
         )
 
 
-def _headed(file: File) -> tuple[Extent, str, list[Problem]]:
+def _headed(file: File, options: ReadOptions) -> tuple[Extent, str, list[Problem]]:
     """Return the tokens after a header, its variant and its problems."""
     head = HEADER.read(file)
     kind = _MAGICS.get(head["magic"], "")
@@ -192,14 +193,14 @@ def _headed(file: File) -> tuple[Extent, str, list[Problem]]:
             found = f"{swapped} with its bytes reversed: written by a big-endian machine"
         known = f"a magic number of {', '.join(map(str, _MAGICS))} and its version"
         raise UnsupportedError(file.path, "is not a token file of llm.c", offset=0, expected=known, found=found)
-    width = VARIANTS[kind][2] or head["width"]
-    if width not in (2, 4):
+    width = options.width or VARIANTS[kind][2] or head["width"]
+    if width not in (2, 4, options.width):
         raise CorruptError(file.path, "bytes per token in the header", offset=12, expected="2 or 4", found=width)
     if head["tokens"] < 0:
         what, found = "the number of tokens in the header", head["tokens"]
         raise CorruptError(file.path, what, offset=8, expected="0 or more", found=found)
     extent, problems = stated_tokens(
-        file, np.dtype(f"<u{width}"), head["tokens"], "TF622", begin=HEADER.size, short=True
+        file, np.dtype(f"<u{width}"), head["tokens"], "TF622", begin=HEADER.size, short=True, options=options
     )
     return extent, kind, problems
 

@@ -43,12 +43,13 @@ from numpy.typing import NDArray
 
 from tokfmt.base.options import option
 from tokfmt.base.resources import Recent
-from tokfmt.core.annotation import bounded_entries
+from tokfmt.core.annotation import NAMES, bounded_entries, fitting_width, reading_width
 from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal, noted, raise_fatal
 from tokfmt.core.format import MOST_AT_ONCE, Confidence, Hints, Probe
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.reader import INT32_MAX, Damage, Inner, Separators, TokenReader, windows
 from tokfmt.core.scattered import Scattered
+from tokfmt.core.widths import LOOKED_AT, contradicted_width
 from tokfmt.errors import (
     ENDS_EARLY,
     ConversionError,
@@ -86,8 +87,8 @@ MAGIC, LEGACY = b"MMIDIDX\0\0", b"TNTIDX\0\0"
 HEADER = Struct(magic="V9", version="<u8", dtype_code="u1", sequences="<u8", document_indices="<u8")
 OLD = Struct(magic="V8", version="<u8", dtype_code="<u8", item_size="<u8", items="<u8", sizes="<u8", documents="<u8")
 DTYPES = {1: "<u1", 2: "<i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
-NAMES = {1: "uint8", 2: "uint16", 4: "int32", 8: "int64"}
-"""The dtype of tokens of each width that the read option `dtype` accepts."""
+OTHERS = {6: "<u2", 7: "<u4", 9: "<u4", 10: "<u8"}
+"""Codes of DeepSpeed and fairseq that Megatron-LM does not have, or has for floats."""
 _AT_ONCE = 1 << 17  # index entries per read: they fit the processor's cache, and 10^8 entries have 2 GB
 _LONG = 1 << 26  # bytes above which an index is read lazily, if few sequences are needed
 _BLOCK, _BLOCKS = 1 << 13, 128  # entries per block of a lazily read column, and blocks kept in memory
@@ -491,24 +492,34 @@ def pair_layout(data: File, index: File, options: ReadOptions, *, partial: bool 
         what, expected = f"the file {ENDS_EARLY}", f"{more:,} more bytes"
         raise TruncatedError(path, what, offset=index.size, expected=expected, remedy=_KILLED)
     head = HEADER.parse(begin)
-    count, marks, kind = head["sequences"], head["document_indices"], DTYPES.get(head["dtype_code"])
+    count, marks, code = head["sequences"], head["document_indices"], head["dtype_code"]
+    columns, kind = columns_of(count, marks), DTYPES.get(code, options.dtype)
+    is_other = kind is None and _is_proven(data, index, columns, OTHERS.get(code))
+    kind = OTHERS[code] if is_other else kind
     if head["magic"] != MAGIC or head["version"] != 1 or kind is None:
         magic = printable(head["magic"][:7].decode("latin-1"))
         found = f"{magic}, version {head['version']}, dtype {head['dtype_code']}"
         expected, remedy = "MMIDIDX, version 1, integers", "Copy it again, or write the dataset again"
+        if head["magic"] == MAGIC and head["version"] == 1:
+            remedy = "--from-opt dtype=NAME (uint16, int32, int64) states what the tokens are"
         raise UnsupportedError(path, "is not an index of tokens", expected=expected, found=found, remedy=remedy)
-    columns, header = columns_of(count, marks), HEADER.part(f"header of {path.name}", index)
+    header = HEADER.part(f"header of {path.name}", index)
     stated, dtype = np.dtype(kind), np.dtype(options.dtype or kind)
     if index.size not in (columns.end, columns.end + count):
         cut = TruncatedError(
             path, "the size of the index", offset=18, expected=columns.end, found=index.size, remedy="Copy it again"
         )
         if partial and HEADER.size < index.size < columns.end:
-            return _cut_layout(data, index, columns, options, cut)
+            return _cut_layout(data, index, columns, options, cut, stated)
         return _documents(Extent(data, 0, 0, dtype), offsets_of([]), [fatal("TF602", cut)], header)
     bounded_entries(path, max(count, marks), data)
     begins, negative, pointers = _begins(index, columns, dict.fromkeys([dtype.itemsize, stated.itemsize]))
     problems = list[Problem]()
+    if code not in DTYPES:
+        what = f"states the dtype code {code} of another program, read as {dtype.name}"
+        error = CorruptError(path, what, offset=_CODE_AT, remedy="Convert it: the copy has a code of Megatron-LM")
+        why = "as given" if options.dtype else "which sizes and pointers fit"
+        problems.append(Problem("TF609", "info", error, note=f"{path.name} {what}, {why}"))
     if index.size != columns.end:
         remedy = "--allow-loss modes reads the tokens without them"
         error = CorruptError(path, "holds modes of multimodal data", offset=columns.end, remedy=remedy)
@@ -532,7 +543,9 @@ def _other_tool(index: File, begin: bytes) -> UnsupportedError | None:
     count = int.from_bytes(begin[_COUNT_AT : _COUNT_AT + 8], "little")
     pointers = _COUNT_AT + 8 + 4 * count
     is_short = index.size == pointers + 8 * count and not any(index.read(pointers, 8 if count else 0))
-    tool = "Fast-LLM" if version in (2, 3) else "fairseq" if version == 1 and (is_short or code in (9, 10)) else ""
+    has_documents = index.size == pointers + 8 + 8 * count + 8 * int.from_bytes(begin[_COUNT_AT + 8 :], "little")
+    is_fairseq = version == 1 and (is_short or (code in (9, 10) and not has_documents))
+    tool = "Fast-LLM" if version in (2, 3) else "fairseq" if is_fairseq else ""
     if not tool:
         return None
     remedy = "The .bin beside it holds bare IDs: --from array --from-opt bare=DTYPE --eos ID reads them as one stream"
@@ -563,13 +576,14 @@ def _tokens(
         stated: The dtype that the index states.
     """
     dtype, total, problems = np.dtype(options.dtype or stated), int(begins[-1]), list[Problem]()
-    other, view = None if options.dtype else _other_width(data, total, stated.itemsize), None
+    other, view = None if options.dtype else fitting_width(data.size, total, stated.itemsize), None
     if pointers.error is not None and not pointers.wrapped:
         view = _view(index, columns, dtype.itemsize, data.size)
         if other is not None and view is not None and _view(index, columns, other, data.size) is None:
             other = None
     if other is not None:
-        return Extent(data, 0, 0, dtype), [_contradicted(data, index, stated, other, pointed=view is not None)]
+        pointed = view is not None and _begins(index, columns, [other])[2].error is not None
+        return Extent(data, 0, 0, dtype), [_contradicted(data, index, options, stated, other, pointed=pointed)]
     if options.dtype and dtype.itemsize != stated.itemsize:
         what, remedy = "the dtype code", "Convert it with this option: the copy has the right code"
         error = CorruptError(index.path, what, offset=_CODE_AT, expected=dtype.name, found=stated.name, remedy=remedy)
@@ -606,30 +620,22 @@ def _as_stream(data: File, dtype: np.dtype[Any], begins: Offsets) -> str:
     return f", or read it with --from nanogpt --eos {found.pop()}, the ID at each of {len(ends):,} ends that were read"
 
 
-def _other_width(data: File, total: int, width: int) -> int | None:
-    """Return twice or half the width of a token if `total` tokens of it have exactly the size of .bin, else None.
-
-    Tokens of 1 byte are not considered, because no writer uses them: half of a file of 2 bytes was cut.
-    """
-    return next((w for w in (2 * width, width // 2) if w in (2, 4, 8) and total and total * w == data.size), None)
-
-
-def _contradicted(data: File, index: File, stated: np.dtype[Any], other: int, *, pointed: bool = False) -> Problem:
-    """Return the problem of a dtype code that contradicts the size of .bin by exactly 2 or 1/2.
+def _contradicted(
+    data: File, index: File, options: ReadOptions, stated: np.dtype[Any], other: int, *, pointed: bool = False
+) -> Problem:
+    """Return the problem of a dtype code that contradicts the size of .bin by a whole factor.
 
     Args:
         data: PREFIX.bin.
         index: PREFIX.idx.
+        options: The read options.
         stated: The dtype that the index states.
         other: The bytes per token that fit the size.
         pointed: The pointers are possible for the stated dtype as well.
     """
-    size, own = data.size * stated.itemsize // other, f"--from-opt dtype={NAMES[stated.itemsize]}"
-    remedy = f"--from-opt dtype={NAMES[other]} reads {other}-byte tokens, which fit the lengths"
-    if stated.itemsize > other:
-        remedy += f"; {own} with --allow-partial saves the complete documents of a cut file"
-    elif pointed:
-        remedy += f"; {own} reads each sequence at its pointer, as stated"
+    size, remedy = data.size * stated.itemsize // other, reading_width(options, stated.itemsize, other)
+    if pointed and stated.itemsize < other:
+        remedy += f"; --from-opt dtype={NAMES[stated.itemsize]} reads each sequence at its pointer, as stated"
     expected = f"{size:,}, as {index.path.name} states {stated}"
     error = CorruptError(data.path, "bytes of tokens", expected=expected, found=f"{data.size:,}", remedy=remedy)
     return fatal("TF609", error)
@@ -744,22 +750,23 @@ class LazyEntries:
         self._index.close()
 
 
-def _cut_layout(data: File, index: File, columns: Columns, options: ReadOptions, cut: FormatError) -> FileLayout:
+def _cut_layout(
+    data: File, index: File, columns: Columns, options: ReadOptions, cut: FormatError, stated: np.dtype[Any]
+) -> FileLayout:
     """Return the layout of a cut index: the sequences whose length, pointer and document index are complete.
 
     Raises:
         FormatError: The entries before the cut contradict each other or the size of the tokens.
     """
-    count, stated = _entries(index, columns, "pointers"), np.dtype(DTYPES[HEADER.read(index)["dtype_code"]])
-    dtype = np.dtype(options.dtype or stated)
+    count, dtype = _entries(index, columns, "pointers"), np.dtype(options.dtype or stated)
     begins, negative, pointers = _begins(index, columns, dict.fromkeys([dtype.itemsize, stated.itemsize]), count)
     raise_fatal(negative, frozenset())
     if pointers.error is not None:
         raise pointers.error
     if count and options.dtype is None:
-        other = _other_width(data, _sum(index, columns), dtype.itemsize)
+        other = fitting_width(data.size, _sum(index, columns), dtype.itemsize)
         if other is not None:
-            raise _contradicted(data, index, dtype, other).error
+            raise _contradicted(data, index, options, dtype, other).error
     starts, total = begins, columns.count("lengths")
     if options.unit == "documents":
         marks = columns.read(index, "document_indices", 0, _entries(index, columns, "document_indices"))
@@ -1018,6 +1025,16 @@ def _marked(
     return begins, (), [fatal("TF605", error) if len(marks) > 1 and by_document else noted("TF605", error, note)]
 
 
+def _is_proven(data: File, index: File, columns: Columns, kind: str | None) -> bool:
+    """Return whether the pointers, the size and the first IDs show that tokens have the dtype of another writer."""
+    if kind is None or index.size != columns.end or max(columns.count("lengths"), 1) > index.size:
+        return False
+    dtype = np.dtype(kind)
+    begins, negative, pointers = _begins(index, columns, [dtype.itemsize])
+    fits = not negative and pointers.error is None and int(begins[-1]) * dtype.itemsize == data.size
+    return fits and contradicted_width(data.array(0, min(int(begins[-1]), LOOKED_AT), kind)) is None
+
+
 def _documents(extent: Extent, starts: Offsets, problems: list[Problem], *sections: Section) -> FileLayout:
     return FileLayout(
         extents=[extent],
@@ -1038,11 +1055,14 @@ def _legacy(data: File, index: File, options: ReadOptions) -> FileLayout:
                                            i64[sizes], i64[documents] first item of each document
     """
     head = OLD.read(index)
-    kind, count = DTYPES.get(head["dtype_code"]), head["items"]
-    if head["version"] != 1 or kind is None or head["item_size"] != np.dtype(kind).itemsize:
+    known = (table.get(head["dtype_code"]) for table in (DTYPES, OTHERS))
+    fits = (one for one in (*known, options.dtype) if one and np.dtype(one).itemsize == head["item_size"])
+    kind, count = next(fits, options.dtype), head["items"]
+    if head["version"] != 1 or kind is None:
         stated = f"version {head['version']}, dtype {head['dtype_code']} of {head['item_size']} bytes"
         what, expected = "is not an index of tokens", "TNTIDX, version 1, integers"
-        raise UnsupportedError(index.path, what, expected=expected, found=stated)
+        remedy = "--from-opt dtype=NAME (uint16, int32, int64) states what the tokens are"
+        raise UnsupportedError(index.path, what, expected=expected, found=stated, remedy=remedy)
     columns = Columns(
         OLD.size,
         dimensions=("<i8", count + 1),
@@ -1061,8 +1081,8 @@ def _legacy(data: File, index: File, options: ReadOptions) -> FileLayout:
     begins = columns.read(index, "begins")
     dtype = np.dtype(kind)
     extent, sizes = stated_tokens(data, np.dtype(options.dtype or dtype), int(begins[-1]), "TF604")
-    if options.dtype is None and (other := _other_width(data, int(begins[-1]), dtype.itemsize)) is not None:
-        sizes = [_contradicted(data, index, dtype, other)]
+    if options.dtype is None and (other := fitting_width(data.size, int(begins[-1]), dtype.itemsize)) is not None:
+        sizes = [_contradicted(data, index, options, dtype, other)]
     if len(wrong := np.flatnonzero(np.diff(begins, prepend=0) < 0)) or begins[0]:
         k = int(wrong[0]) if len(wrong) else 0
         what, at, found = f"the start of item {k:,}", columns.at("begins", k), int(begins[k])

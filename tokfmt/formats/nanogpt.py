@@ -24,6 +24,7 @@ from tokfmt.base.options import option
 from tokfmt.core.findings import Audit, Code, Finding, fatal
 from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.reader import Separators
+from tokfmt.core.widths import contradicted_width
 from tokfmt.errors import CorruptError, FormatError, UnsupportedError
 from tokfmt.files.file import File, open_file
 from tokfmt.files.place import Place
@@ -45,7 +46,7 @@ _LOOKED_AT = 1 << 15  # tokens at the beginning from which width and separator a
 class ReadOptions:
     """Options for reading raw tokens."""
 
-    width: Literal[1, 2, 4] | None = option(None, "bytes per token; auto: 2 unless the data shows 4")
+    width: Literal[1, 2, 4, 8] | None = option(None, "bytes per token; auto: 2 unless the data shows 4 or 8")
     split: str | None = option(None, "file of a folder to read: train, or the only one")
     side: Literal["after", "before"] = option("after", "the separator is after documents, or before them")
 
@@ -151,7 +152,11 @@ class NanoGpt(FlatFormat):
         wide, wide_turned = (enough and float(np.mean(high < 4)) > 0.95 for high in (pairs[1::2], turned[::2]))
         if file.size % 4:  # It may be a cut file of 4-byte tokens, if the lower halves are not small as well.
             wide, wide_turned = wide and float(np.mean(pairs[::2] < 4)) < 1 / 2, False
-        width = options.width or (4 if wide or wide_turned else 2)
+        width: int = options.width or (4 if wide or wide_turned else 2)
+        ids = file.array(0, min(file.size // width, _LOOKED_AT), f"<u{width}")
+        contradicted = None if options.width else contradicted_width(ids)
+        if contradicted is not None and contradicted[1] > width:  # every second ID is 0
+            width = contradicted[1]
         extent, problems = whole_tokens(file, np.dtype(f"<u{width}"), "TF642")
         beyond, beyond_turned = (float(np.mean(ids > GPT2_EOS)) if enough else 0.0 for ids in (pairs, turned))
         gpt2_turned = beyond_turned < 0.01 and beyond > 0.1 and len(np.unique(pairs)) >= 256

@@ -97,7 +97,7 @@ def npy_layout(file: File, options: ReadOptions) -> FileLayout:
     """Return the layout of a `.npy` file."""
     header = header_of(file)
     count = int(np.prod([int(n) for n in header.shape], dtype=object))
-    extent, problems = stated_tokens(file, header.dtype, count, "TF792", begin=header.begin, short=True)
+    extent, problems = stated_tokens(file, header.dtype, count, "TF792", begin=header.begin, short=True, options=())
     layout = shaped(extent, header.shape[1] if len(header.shape) > 1 else None, options)
     return replace(layout, problems=problems, sections=header_sections(file, header))
 

@@ -12,7 +12,7 @@ from tokfmt.core.inspection import Inspection
 from tokfmt.errors import CorruptError, FormatError, TruncatedError, UnsafeError
 from tokfmt.files.fields import Section
 from tokfmt.files.file import File
-from tokfmt.formats.flat import FlatReader
+from tokfmt.formats.flat import FlatReader, of_widths
 from tokfmt.formats.modalities.layout import Pack, examine, examine_beginning, examine_partly, problems_of
 from tokfmt.formats.modalities.options import ReadOptions
 
@@ -79,6 +79,7 @@ class PackInspection(Inspection):
         from tokfmt.formats.modalities.check import look  # Readers do not need this module.
 
         if not self.is_fatal and (reader := self.reader()).bounds is not None:
+            yield from of_widths(reader.extents, ())  # No option overrides the width of a header.
             yield from look(reader, how)
 
     def sections(self) -> Sequence[Section]:
