@@ -310,7 +310,8 @@ class Megatron(FlatFormat):
         # An index of text has the same suffix and is left out.
         found = [one for one in found if one.is_file() or _is_index(self.names(one)[1])]
         # Beside others, a .bin with a name that only Megatron-LM gives is one whose index is missing.
-        return [*found, *(one for one in files_named(path, _OF_A_KEY) if found and one not in found)]
+        known = set(found)
+        return [*found, *(one for one in files_named(path, _OF_A_KEY) if known and one not in known)]
 
     def files(self, path: Place) -> list[Place]:
         if not self._is_list(path):
