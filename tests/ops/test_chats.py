@@ -11,7 +11,7 @@ import pytest
 from amount import first
 from browsing import browse, fetched, line, tab_of
 from paths import FIXTURES, TOKENIZER
-from tokenizers import Tokenizer
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
 
 import tokfmt
 from tokfmt.errors import LossyConversionError, TokfmtError
@@ -286,3 +286,63 @@ def test_records_that_are_no_chats_are_refused_with_their_line(messages, error, 
     source.write_text(source.read_text() + json.dumps({"messages": messages}) + "\n")
     with pytest.raises(TokfmtError, match=error):
         tokfmt.stats(source)
+
+
+@pytest.fixture(scope="module")
+def templated(tmp_path_factory):
+    """A tokenizer whose post-processor and chat template both begin a text with its BOS: the directory and itself."""
+    place = tmp_path_factory.mktemp("templated")
+    letters = {one: number for number, one in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    made = Tokenizer(models.BPE(vocab=letters, merges=[]))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    made.add_special_tokens([AddedToken(one, special=True) for one in ("<s>", "</s>", "<|im_start|>", "<|im_end|>")])
+    made.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 256)])
+    made.save(str(place / "tokenizer.json"))
+    message = "<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n"
+    template = f"{{{{ bos_token }}}}{{% for m in messages %}}{message}{{% endfor %}}"
+    settings = {"bos_token": "<s>", "eos_token": "</s>", "chat_template": template}
+    (place / "tokenizer_config.json").write_text(json.dumps(settings))
+    return str(place), made
+
+
+ROLES = ("user", "assistant")
+RENDERED = [
+    "<s>" + "".join(f"<|im_start|>{role}\n{said} {number}<|im_end|>\n" for role, said in zip(ROLES, ("ask", "answer")))
+    for number in range(20)
+]
+
+
+def conversations(path):
+    messages = [
+        [{"role": role, "content": f"{said} {number}"} for role, said in zip(ROLES, ("ask", "answer"))]
+        for number in range(20)
+    ]
+    path.write_text("".join(json.dumps({"messages": one}) + "\n" for one in messages))
+    return path
+
+
+def texts(path, some=RENDERED):
+    path.write_text("".join(json.dumps({"text": one}) + "\n" for one in some))
+    return path
+
+
+@pytest.mark.parametrize("name", ["o.parquet", "o.pbin", "o.jsonl", "o.ds"])
+@pytest.mark.parametrize(("make", "how"), [(conversations, "text"), (texts, "parse")])
+def test_what_tokfmt_encoded_is_compared_as_it_was_encoded(make, how, name, templated, tmp_path):
+    """Special tokens of a template and of parsed texts are encoded again as such, also without the manifest."""
+    place, made = templated
+    corpus, out = make(tmp_path / "corpus.jsonl"), tmp_path / name
+    tokfmt.convert(corpus, out, tokenizer=place, special_tokens=how, allow_loss="loss-mask")
+    wanted = [made.encode(one, add_special_tokens=False).ids for one in RENDERED]
+    with tokfmt.open(out) as dataset:
+        assert [one.tolist() for one in dataset] == wanted
+    ids = tmp_path / "ids.jsonl"
+    ids.write_text("".join(json.dumps({"input_ids": one}) + "\n" for one in wanted))
+    for of in (corpus, ids):
+        (report,) = tokfmt.check(out, deep=True, against=of, tokenizer=place)
+        assert {one.code for one in report.findings} <= {"TF121"}
+    if make is conversations:
+        out.with_name(f"{name}.tokfmt.json").unlink()
+        (report,) = tokfmt.check(out, deep=True, against=corpus, tokenizer=place, eos=257)
+        assert {one.code for one in report.findings} <= {"TF121"}

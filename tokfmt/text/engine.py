@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, islice
 from typing import Any, Literal
@@ -347,6 +347,9 @@ class ClassMaker:
 
     def tried_on(self, _texts: Sequence[str]) -> ClassMaker:
         return self
+
+    def parsing(self, parse: bool) -> ClassMaker:
+        return replace(self, parse=parse)
 
 
 @dataclass(frozen=True)

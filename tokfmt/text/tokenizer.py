@@ -64,6 +64,7 @@ class Maker(Protocol):
     def encoder(self) -> Encoder: ...
     def decoder(self, *, lenient: bool) -> TextDecoder: ...
     def tried_on(self, texts: Sequence[str]) -> Maker: ...
+    def parsing(self, parse: bool) -> Maker: ...
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,12 @@ class TokenizerHandle:
         """Return this tokenizer with more texts to compare the engines on before one is chosen: the first of a run."""
         return replace(self, maker=self.maker.tried_on(texts))
 
+    def parsing(self, special_tokens: SpecialTokens) -> TokenizerHandle:
+        """Return this tokenizer with another way to encode special tokens that are spelled in a text."""
+        if special_tokens == self.special_tokens:
+            return self
+        return replace(self, special_tokens=special_tokens, maker=self.maker.parsing(special_tokens == "parse"))
+
     def describe(self, *, chats: bool = False) -> dict[str, object]:
         """Return the facts for a manifest; with `chats`, also the digest of the chat template if it has one."""
         own, how = ("name", "digest"), ("eos_id", "engine", "special_tokens")
@@ -194,6 +201,9 @@ class JsonMaker:
 
     def tried_on(self, texts: Sequence[str]) -> JsonMaker:
         return replace(self, first=tuple(texts))
+
+    def parsing(self, parse: bool) -> JsonMaker:
+        return replace(self, parse=parse)
 
 
 def load_tokenizer(

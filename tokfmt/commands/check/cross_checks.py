@@ -21,7 +21,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -46,6 +45,7 @@ from tokfmt.formats.flat import FlatFormat
 from tokfmt.model.batch import SEP
 from tokfmt.model.gap import Gap
 from tokfmt.model.readers import ContentReader, dataset_of, is_unfinished
+from tokfmt.model.separator import unled
 from tokfmt.run.progress import Progress
 from tokfmt.source.content import Manifest, dataset_path
 from tokfmt.source.ingest import encoder_of
@@ -64,7 +64,7 @@ from tokfmt.source.stored import Source, without_leads
 from tokfmt.wording import grouped, printable
 
 if TYPE_CHECKING:
-    from tokfmt.text.tokenizer import TokenizerHandle
+    from tokfmt.text.tokenizer import SpecialTokens, TokenizerHandle
 
 
 _COPY = "Copy it again; if it was changed on purpose, remove the manifest"
@@ -819,9 +819,12 @@ def _decoded(name: str, reader: TokenReader, handle: TokenizerHandle) -> Iterato
 
 
 def _encoded_again(name: str, texts: _Texts, handle: TokenizerHandle) -> Iterator[Finding]:
-    again = handle.encoder().encode(texts.texts)
+    """Report documents whose texts have other IDs. Special tokens among the IDs of a text were parsed."""
+    special = set(handle.special.values())
+    how: list[SpecialTokens] = ["text" if special.isdisjoint(ids) else "parse" for ids in texts.ids]
+    again = {one: handle.parsing(one).encoder().encode(texts.texts) for one in dict.fromkeys(how)}
     long = [number for number, ids in enumerate(texts.ids) if len(ids) >= _SHORT]
-    other = sum(again[number].tolist() != texts.ids[number] for number in long)
+    other = sum(again[how[number]][number].tolist() != texts.ids[number] for number in long)
     if len(long) >= _FEW and other > _HALF * len(long):
         yield Finding(
             "TF925",
@@ -891,6 +894,7 @@ class Corpus:
     ) -> None:
         self.handle, self.jobs, self.progress = handle, jobs, progress
         self.ignore_order, self.processes = ignore_order, processes
+        self._compared: dict[SpecialTokens, tuple[Side, Fingerprints]] = {}
         # only documents are compared, so the user need not allow the loss of other fields
         asked = replace(request.accepting(READS["diff"]), every_end=True)
         self.source = open_dataset(asked, Reading(jobs=jobs, progress=progress))
@@ -900,25 +904,27 @@ class Corpus:
                 "--against compares tokens with text, which needs a tokenizer. Add --tokenizer NAME|DIR|FILE"
             )
 
-    @cached_property
-    def side(self) -> Side:
-        """The documents of the corpus, as they are compared."""
-        return self.side_of(self.source)
+    def compared(self, special_tokens: SpecialTokens) -> tuple[Side, Fingerprints]:
+        """Return the documents of the corpus as they are compared, and their fingerprints.
 
-    @cached_property
-    def fingerprints(self) -> Fingerprints:
-        """The fingerprints of all documents of the corpus."""
-        with hands(self.jobs) as workers:
-            return self.side.fingerprints(0, workers, lambda _: None)
+        Args:
+            special_tokens: How special tokens that are spelled in its texts are encoded.
+        """
+        if special_tokens not in self._compared:
+            side = self.side_of(self.source, special_tokens)
+            with hands(self.jobs) as workers:
+                self._compared[special_tokens] = side, side.fingerprints(0, workers, lambda _: None)
+        return self._compared[special_tokens]
 
-    def side_of(self, source: Source) -> Side:
+    def side_of(self, source: Source, special_tokens: SpecialTokens = "text") -> Side:
         """Return the sequences of a dataset as they are compared with the corpus."""
         reader = source.reader
         if not isinstance(reader, RecordReader):
             # if not every document of a pack ends with the separator, the reader returns those that are stored
             trailing = self.handle is not None and reader.info.separators is Separators.TRAILING
             return AxisSide(reader, ignored_end=self.handle.eos_id if self.handle and trailing else None)
-        return read_records(reader, encoder_of(reader, self.handle), self.jobs, self.progress, processes=self.processes)
+        handle = self.handle and self.handle.parsing(special_tokens)
+        return read_records(reader, encoder_of(reader, handle), self.jobs, self.progress, processes=self.processes)
 
     def close(self) -> None:
         """Release open files."""
@@ -959,7 +965,9 @@ def behind_bos(source: Source, handle: TokenizerHandle | None, note: Callable[[s
         note: Receives a note, if all documents that were read begin with the ID.
     """
     bos_id, reader = None if handle is None else handle.bos_id, source.stored_documents
-    if handle is None or bos_id is None or source.bos_id is not None or reader is None:
+    made = read_manifest(source.paths[0]).tokenizer or {}
+    is_of_text = "chat_template" in made or made.get("special_tokens") == "parse"  # The texts have it, or the template.
+    if handle is None or bos_id is None or source.bos_id is not None or reader is None or is_of_text:
         return source
     try:
         contents, _ = without_leads(reader, bos_id, source.paths[0])
@@ -978,8 +986,9 @@ def corpus_findings(source: Source, corpus: Corpus) -> Iterator[Finding]:
     """Report documents that are missing, additional, different, shifted, or in another order."""
     name, path = str(source.paths[0]), source.paths[0]
     try:
-        there = corpus.side
-        here = corpus.side_of(source)
+        maker = read_manifest(path).tokenizer
+        there, theirs = corpus.compared("parse" if maker and maker.get("special_tokens") == "parse" else "text")
+        here = corpus.side_of(_as_led(source, there))
         corpus.progress.phase(f"comparing with {corpus.source.paths[0].name}", here.tokens, "tokens")
         with hands(corpus.jobs) as workers:
             mine = here.fingerprints(0, workers, corpus.progress.advance)
@@ -989,10 +998,21 @@ def corpus_findings(source: Source, corpus: Corpus) -> Iterator[Finding]:
         if not ignored and read_manifest(path).content.get("shuffle") is not None:
             corpus.progress.note(f"{path.name}: the manifest states that it was shuffled, so the order is ignored")
             ignored = True
-        differences = compare(mine, corpus.fingerprints, skip_empty=splits, ignore_order=ignored)
+        differences = compare(mine, theirs, skip_empty=splits, ignore_order=ignored)
         yield from _difference_findings(name, here, there, differences)
     except TokfmtError as error:
         yield Finding("TF901", "error", name, str(error).removeprefix(f"{name}: "))
+
+
+def _as_led(source: Source, corpus: Side) -> Source:
+    """Return a dataset with the leads of its documents, if those of the corpus begin with the same ID."""
+    reader = source.reader
+    if not isinstance(reader, ContentReader) or (lead := reader.dataset.gap.lead) is None:
+        return source
+    begins = corpus.neighbors(0, min(corpus.count, _SEQUENCES), 1)
+    if not any(lead in ids[:1] for ids in begins):
+        return source
+    return source._replace(reader=ContentReader(unled(reader.dataset)))
 
 
 def compare(
