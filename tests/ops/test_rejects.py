@@ -170,3 +170,41 @@ def test_the_bytes_do_not_depend_on_how_it_runs(corpora, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     finish(tmp_path / "c.pbin")
     assert (tmp_path / "c.jsonl").read_bytes() == whole
+
+
+@pytest.mark.parametrize("select", [None, (2, 9)])
+def test_equal_sequences_of_ids_are_listed_with_their_ids(tmp_path, select):
+    """Of files of JSON lines, which are read as one dataset, and of tables, which are several."""
+    rows = {
+        "a.jsonl": [[1, 2, 3], [4, 5], [1, 2, 3], [], [6], []],
+        "b.jsonl": [[4, 5], [7, 8], [7, 8], [9]],
+        "c.parquet": [[11, 12], [4, 5], [11, 12]],
+        "d.parquet": [[9], [], [13], [13]],
+    }
+    for name, lists in rows.items():
+        if name.endswith(".jsonl"):
+            (tmp_path / name).write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in lists))
+        else:
+            pq.write_table(pa.table({"input_ids": pa.array(lists, pa.list_(pa.int32()))}), tmp_path / name)
+    chosen = "" if select is None else f'select = "{select[0]}:{select[1]}"\n'
+    (tmp_path / "mix.toml").write_text(
+        'tokfmt = 1\ndedup = "exact"\nseed = 3\n'
+        f'[[source]]\nname = "lines"\npath = ["a.jsonl", "b.jsonl"]\neos = "none"\n{chosen}'
+        '[[source]]\nname = "tables"\npath = ["c.parquet", "d.parquet"]\neos = "none"\n'
+    )
+    tokfmt.convert(tmp_path / "mix.toml", tmp_path / "out.pbin", to_eos="none", rejects=tmp_path / "out.jsonl")
+    kept, wanted = {}, []
+    for source, names in (("lines", ["a.jsonl", "b.jsonl"]), ("tables", ["c.parquet", "d.parquet"])):
+        records = [(name, number, ids) for name in names for number, ids in enumerate(rows[name])]
+        records = records[slice(*select)] if select is not None and source == "lines" else records
+        out = {}
+        keys = np.random.Philox(key=34 << 64 | 3, counter=0).random_raw(len(records))
+        for k in np.argsort(keys, kind="stable").tolist():
+            file, record, ids = records[k]
+            place = {"source": source, "file": file, "record": record}
+            if (twin := kept.setdefault(tuple(ids), place)) is not place:
+                why = {"byte_offset": None, "filter": "dedup", "rule": "exact", "value": None, "twin": twin}
+                out[k] = place | why | {"ids": ids}
+        wanted += [out[k] for k in sorted(out)]
+    assert listed(tmp_path / "out.jsonl") == wanted
+    assert {line["source"] for line in wanted} == {"lines", "tables"}

@@ -98,6 +98,16 @@ def joined(readers: Sequence[Any], select: str | None) -> TokenReader:
     return reader if select is None else Slice(reader, *parse_selection(select, reader.info.sequences))
 
 
+def leaves_of(source: TokenSource) -> tuple[Sequence[TokenReader], int]:
+    """Return the readers of the datasets in a source of token IDs, and the number of sequences before its first one."""
+    reader, first = source.whole or source.reader, 0
+    while isinstance(reader, (Deferred, Slice)):
+        first += reader.first if isinstance(reader, Slice) else 0
+        reader = reader.reader if isinstance(reader, Deferred) else reader.source
+    several = isinstance(reader, Concat) and len(reader.sources) == len(source.paths)
+    return (reader.sources if several and isinstance(reader, Concat) else [reader]), first
+
+
 def recalled_source(
     key: str, name: str, request: SourceRequest, select: str | None
 ) -> tuple[TokenSource, Opened] | None:

@@ -39,10 +39,9 @@ from tokfmt.files.file import File, open_file
 from tokfmt.files.named import place_named
 from tokfmt.files.place import LocalPlace, Place, Url, place_of
 from tokfmt.mix.cache import Numbers
-from tokfmt.mix.deferred import Deferred
-from tokfmt.mix.documents import Documents, SpanTable, TokenSource
+from tokfmt.mix.deferred import leaves_of
+from tokfmt.mix.documents import Documents, SpanTable
 from tokfmt.mix.samples import Samples
-from tokfmt.model.select import Concat, Slice
 from tokfmt.run.progress import Progress
 from tokfmt.source.discover import format_of
 from tokfmt.source.manifest import LITTLE, extent, fingerprint, ledger_paths, read_manifest, written_files
@@ -118,7 +117,7 @@ class Tracer:
             firsts = [part.first for part in source.files]
             begins = offsets_of([part.records for part in source.files])[:-1]
         else:
-            leaves, first = _leaves(source)
+            leaves, first = leaves_of(source)
             files = [registry.of_prefix(path) for path in source.paths]
             paths = [[path] for path in files] if len(leaves) > 1 else [files]
             name = source.format if len(leaves) == 1 else entry.format  # several datasets can have different formats
@@ -200,16 +199,6 @@ def _clipped(inner: SpanTable, spans: SpanTable) -> SpanTable:
         row=spans.row[inner.row], start=inner.start + start - position, stop=inner.start + stop - position
     )
     return _those(moved, start < stop)
-
-
-def _leaves(source: TokenSource) -> tuple[Sequence[TokenReader], int]:
-    """Return the readers of the datasets in a source of token IDs, and the number of sequences before its first one."""
-    reader, first = source.whole or source.reader, 0
-    while isinstance(reader, (Deferred, Slice)):
-        first += reader.first if isinstance(reader, Slice) else 0
-        reader = reader.reader if isinstance(reader, Deferred) else reader.source
-    several = isinstance(reader, Concat) and len(reader.sources) == len(source.paths)
-    return (reader.sources if several and isinstance(reader, Concat) else [reader]), first
 
 
 def write_ledger(

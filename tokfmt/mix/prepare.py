@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.base.options import given_options
 from tokfmt.base.resources import share
 from tokfmt.base.seeds import DRAWN, draws
 from tokfmt.core.ragged import offsets_of
@@ -33,6 +34,7 @@ from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader, Re
 from tokfmt.errors import TokfmtError
 from tokfmt.files.place import Place
 from tokfmt.mix.cache import Column
+from tokfmt.mix.deferred import leaves_of
 from tokfmt.mix.documents import Documents, TextPart, TokenSource, notes_on_quota, passes_in_quota, quota_of, with_quota
 from tokfmt.mix.draft import TextRecipe, TextSource
 from tokfmt.mix.draw import Drawing, Kept, draw, in_order
@@ -44,7 +46,8 @@ from tokfmt.run.execute import make_executor
 from tokfmt.run.plan import Workers
 from tokfmt.run.progress import Progress
 from tokfmt.source.ingest import encoder_of, ingest, note_on_chats
-from tokfmt.source.request import parse_selection
+from tokfmt.source.open import open_datasets
+from tokfmt.source.request import SourceRequest, parse_selection
 from tokfmt.source.stored import Source as Opened
 from tokfmt.text.filters import ENTRY, FilterChain
 from tokfmt.text.ingest import QuotaBudget, Shard, ShardReader
@@ -175,7 +178,7 @@ def prepared(
         workers: The executor and the scratch. The files in scratch have to stay while the reader is used.
         progress: Receives phases and counts.
         recipe_number: The number of the recipe among the sources of a conversion.
-        rejects: A file that gets the texts that filters and `dedup` leave out; see `rejects`. None to list none.
+        rejects: A file that gets what filters and `dedup` leave out; see `rejects`. None to list none.
 
     Raises:
         ConversionError: A source has fewer tokens than its quota; the message states by how much.
@@ -238,7 +241,10 @@ class Preparation:
                 self._reject(self.rejects, number, source, read, drawing)
             return self._drawn(number, source, read, drawing)
         if self.kept is not None:
-            return self._drawn(number, source, *self._draw(number, self._compared(number, source)))
+            read, drawing = self._draw(number, self._compared(number, source))
+            if self.rejects is not None:
+                self._reject(self.rejects, number, source, read, drawing)
+            return self._drawn(number, source, read, drawing)
         done = source if quota is None else with_quota(self.draft.file, number, source, quota)
         self._note(source.name, done.notes[len(source.notes) :])
         self.report.append(row_of_ids(done, quota))
@@ -385,20 +391,44 @@ class Preparation:
         self.progress.phase(f"tokenizing {printable(source.name)}", len(numbers) // self.workers.tasks, "documents")
         return self._ingest(f"{number}-part-{wave}", source, SomeRecords(records, numbers), 0, None), numbers, keys
 
-    def _reject(self, rejects: Rejects, number: int, source: TextSource, read: ReadRecords, drawing: Drawing) -> None:
-        """List the texts that were drawn and not kept, in order of the source; read them again for that."""
+    def _reject(
+        self,
+        rejects: Rejects,
+        number: int,
+        source: TextSource | TokenSource,
+        read: ReadRecords,
+        drawing: Drawing,
+    ) -> None:
+        """List the records that were drawn and not kept, in order of the source; read them again for that."""
         out = np.flatnonzero(drawing.looked & ~drawing.chosen)
         numbers = out if read.numbers is None else read.numbers[out]
         if read.numbers is not None:
             order = np.argsort(numbers)
             out, numbers = out[order], numbers[order]
         self.progress.phase(f"writing rejects of {printable(source.name)}", len(out), "documents")
-        rejects.begin(number, source, read.files)
-        texts = self._texts(source, numbers, whole=read.numbers is None)
+        contents: Iterator[tuple[str | list[int], int]]
+        if isinstance(source, TextSource):
+            rejects.begin(number, source.name, read.files)
+            contents = self._texts(source, numbers, whole=read.numbers is None)
+        else:
+            rejects.begin(number, source.name, *self._parts_of_ids(number, source))
+            (axis, _), size = read.those(drawing.looked & ~drawing.chosen), len(out)
+            contents = ((ids.tolist(), -1) for batch in batches(axis, 0, size) for ids in batch)
         for a, b in windows(0, len(out), _LISTED):
             entries = read.entries[out[a:b]]
-            rejects.add(source, read.sieve, entries, numbers[a:b], itertools.islice(texts, b - a), self.kept)
+            rejects.add(read.sieve, entries, numbers[a:b], itertools.islice(contents, b - a), self.kept)
             self.progress.advance(b - a)
+
+    def _parts_of_ids(self, number: int, source: TokenSource) -> tuple[tuple[TextPart, ...], int]:
+        """Return the datasets of a source of token IDs by its paths, and the number of sequences before its first."""
+        (leaves, before), entry = leaves_of(source), self.draft.file.sources[number]
+        counts = [leaf.info.sequences for leaf in leaves]
+        if len(counts) < len(source.paths):  # files that are read as one dataset: each is counted alone
+            request = SourceRequest((), entry.format, entry.eos, given_options(entry.options), entry.text, entry.split)
+            alone = [sum(map(_sequences, open_datasets(replace(request, paths=(path,))))) for path in source.paths]
+            counts = alone if sum(alone) == sum(counts) else counts
+        parts = [TextPart(path, source.format, 0, count) for path, count in zip(source.paths, counts, strict=False)]
+        return tuple(parts), before
 
     def _texts(self, source: TextSource, numbers: NDArray[np.int64], *, whole: bool) -> Iterator[tuple[str, int]]:
         """Yield the texts of some records, each with the byte offset of its line (-1 if it has none).
@@ -515,6 +545,10 @@ def _begun(batch: RecordBatch) -> Iterator[tuple[str, int]]:
     """Yield the texts of a batch, each with the byte offset of its line; -1 if it has none."""
     begins = itertools.repeat(-1) if batch.begins is None else batch.begins.tolist()
     return zip(batch.texts, begins, strict=False)
+
+
+def _sequences(part: Opened) -> int:
+    return part.reader.count() if isinstance(part.reader, RecordReader) else part.reader.info.sequences
 
 
 def _concat(readers: Sequence[TokenReader]) -> TokenReader:

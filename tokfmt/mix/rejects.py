@@ -1,6 +1,7 @@
-"""Write the texts that a recipe leaves out as JSON Lines, with their place and the reason.
+"""Write the texts, and the sequences of token IDs, that a recipe leaves out as JSON Lines, with place and reason.
 
-A line is `{"source", "file", "record", "byte_offset", "filter", "rule", "value", "twin", "text"}`:
+A line is `{"source", "file", "record", "byte_offset", "filter", "rule", "value", "twin", "text"}`; of token IDs with
+`ids` in place of `text`:
 
 - `file` is relative to the directory of the recipe, unless the recipe has an absolute path. `record` is the number of
   the record in the file, from 0.
@@ -23,7 +24,6 @@ from numpy.typing import NDArray
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.files.place import Place, Url
 from tokfmt.mix.documents import TextPart
-from tokfmt.mix.draft import TextSource
 from tokfmt.mix.draw import Kept
 from tokfmt.mix.language import RecipeFile
 from tokfmt.text.filters import FilterChain, value_of
@@ -36,7 +36,7 @@ class _Files(NamedTuple):
         name: The name of the source.
         paths: The paths of the files, as lines name them.
         parts: The range of records of each file that the source has.
-        firsts: The number in the source of the first record of each file, and the number of all records.
+        firsts: The number in the source of the first record of each file, and the end of the last one.
     """
 
     name: str
@@ -51,7 +51,7 @@ class _Files(NamedTuple):
 
 
 class Rejects:
-    """The file of the texts that are left out, written source by source."""
+    """The file of what is left out, written source by source."""
 
     def __init__(self, path: Path, recipe: RecipeFile) -> None:
         """Append lines to an existing file.
@@ -64,49 +64,54 @@ class Rejects:
         self._files = dict[int, _Files]()
         self._last = 0
 
-    def begin(self, number: int, source: TextSource, parts: tuple[TextPart, ...]) -> None:
-        """Begin a source; `parts` are its files and the records of each that it has."""
-        absolute = all(os.path.isabs(path) for path in source.entry.path)
+    def begin(self, number: int, name: str, parts: tuple[TextPart, ...], before: int = 0) -> None:
+        """Begin a source.
+
+        Args:
+            number: The number of the source in the recipe.
+            name: Its name.
+            parts: Its files, and the records of each that it has.
+            before: The number of records of the first file before the first record of the source.
+        """
+        absolute = all(os.path.isabs(path) for path in self._recipe.sources[number].path)
         home = self._recipe.where.parent
         paths = [str(part.path) if absolute else _seen_from(home, part.path) for part in parts]
-        self._files[number] = _Files(source.name, paths, parts, offsets_of([part.records for part in parts]))
+        self._files[number] = _Files(name, paths, parts, offsets_of([part.records for part in parts]) - before)
         self._last = number
 
     def add(
         self,
-        source: TextSource,
         sieve: FilterChain,
         entries: NDArray[np.void],
         numbers: NDArray[np.int64],
-        texts: Iterable[tuple[str, int]],
+        contents: Iterable[tuple[str | list[int], int]],
         duplicates: Kept | None,
     ) -> None:
-        """Write a line for each of some texts.
+        """Write a line for each of some records of the source that was begun last.
 
         Args:
-            source: The source that was begun last.
             sieve: The filters of the source.
-            entries: The entry of each text, with the rule that it breaks; ENTRY[texts].
-            numbers: The number of each text's record in the source; int64[texts].
-            texts: The texts, each with the byte offset of its line; -1 if it has none.
+            entries: The entry of each record, with the rule that it breaks; ENTRY[records].
+            numbers: The number of each record in the source; int64[records].
+            contents: The text or the token IDs of each record, with the byte offset of its line; -1 if it has none.
             duplicates: The documents that were kept, with the numbers of their records.
         """
         twins = _twins(duplicates, entries)
-        filters, files = dict(source.filters), self._files[self._last]
+        filters, files = dict(sieve.filters), self._files[self._last]
         with open(self._path, "a", encoding="utf-8") as file:
-            for rule, number, (text, byte), twin in zip(
-                entries["rule"].tolist(), numbers.tolist(), texts, twins, strict=True
+            for rule, number, (content, byte), twin in zip(
+                entries["rule"].tolist(), numbers.tolist(), contents, twins, strict=True
             ):
                 filter_, name = sieve.rule(rule) if rule else ("dedup", "exact")
                 line = {
-                    "source": source.name,
+                    "source": files.name,
                     **files.locate(number),
                     "byte_offset": None if byte < 0 else byte,
                     "filter": filter_,
                     "rule": name,
-                    "value": value_of(text, filters[filter_], name) if rule else None,
+                    "value": value_of(content, filters[filter_], name) if rule and isinstance(content, str) else None,
                     "twin": None if rule else self._twin(*twin),
-                    "text": text,
+                    "text" if isinstance(content, str) else "ids": content,
                 }
                 written = json.dumps(line, ensure_ascii=False)
                 file.write((written if _whole(written) else json.dumps(line)) + "\n")
