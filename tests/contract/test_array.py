@@ -267,6 +267,15 @@ def damaged(path):
     return path
 
 
+@pytest.mark.parametrize("shape", ["(9-)", "(9 9,)", "(9e1,)", "(" + "9" * 30 + ",)"])
+def test_a_shape_that_is_not_of_numbers(shape, tmp_path):
+    head = f"{{'descr': '<i8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117).encode() + b"\n"
+    (tmp_path / "x.npy").write_bytes(b"\x93NUMPY\x01\0" + len(head).to_bytes(2, "little") + head + bytes(72))
+    with pytest.raises(TokfmtError, match="header at byte 10"):
+        tokfmt.open(tmp_path / "x.npy")
+    assert [one.severity for one in tokfmt.check(tmp_path / "x.npy")[0].findings] == ["error"]
+
+
 def test_bare_integers(tmp_path):
     """Options state what the file does not: width, order, header and rows."""
     ids = [7, 8, 9, 0, 5, 0]

@@ -409,6 +409,18 @@ def test_a_schema_that_statistics_of_sizes_contradict(tmp_path, element, repetit
     )
 
 
+@pytest.mark.parametrize("number", [0, 3, 5])  # zigzag: BOOLEAN, and two that are no types
+def test_a_type_of_a_column_that_the_schema_contradicts(tmp_path, number):
+    """Where pyarrow 26 ends the process when it is asked for the statistics."""
+    path = parquet(tmp_path / "x.parquet")
+    content = path.read_bytes()
+    length = int.from_bytes(content[-8:-4], "little")
+    begin, _ = spans_of(content[-8 - length : -8])[4, 0, 1, 0, 3, 1]
+    refused(
+        patched(path, len(content) - 8 - length + begin, number, 1), "type of the column|cannot be read", code="TF661"
+    )
+
+
 def test_row_groups_without_all_columns(tmp_path):
     path = parquet(tmp_path / "x.parquet")
     content = path.read_bytes()

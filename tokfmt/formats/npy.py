@@ -85,13 +85,11 @@ def header_of(file: Bytes, begin: int = 0, size: int | None = None, *, flags: bo
     if len(raw) < length or not raw:
         raise CorruptError(file.path, "ends inside its header", offset=begin + size, remedy="Copy it again")
     values = _literal(raw.decode("latin-1" if version < (3, 0) else "utf-8", "replace").strip())
-    if values is None:
+    sizes = [n.strip(" L") for n in values["shape"][1:-1].split(",") if n.strip()] if values else []
+    if values is None or not all(n.isdecimal() and len(n) < 20 for n in sizes):
         expected, found = "a dictionary of descr, fortran_order and shape", printable(raw[:60].decode("latin-1"))
         raise CorruptError(file.path, "header", offset=begin + text, expected=expected, found=found)
-    descr, shape = (
-        values["descr"].strip("'\""),
-        [int(n.strip(" L")) for n in values["shape"][1:-1].split(",") if n.strip()],
-    )
+    descr, shape = values["descr"].strip("'\""), [int(n) for n in sizes]
     if re.fullmatch(r"[|=<>]?O\d*", descr):
         remedy = f"{_AGAIN} (Megatron-Bridge: as packed Parquet, which tokfmt reads)"
         raise UnsafeError(file.path, "holds pickled objects, which can run code when they are loaded", remedy=remedy)

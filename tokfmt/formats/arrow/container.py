@@ -58,6 +58,7 @@ _PAGE, _BODY = 1 << 28, 1 << 30  # maximum bytes of a decompressed page, and of 
 _SEARCHED = 1 << 22  # maximum bytes of a dictionary that is searched; writers stop adding to one after 1 MiB
 _REPEATED = 1 << 25  # maximum bytes of repeated texts that are decoded at once; one row may be larger
 _DICTIONARY, _TEXT = 2, "BYTE_ARRAY"
+_TYPES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", _TEXT, "FIXED_LEN_BYTE_ARRAY")  # by their numbers
 _GROUPS, _CHUNKS, _CHUNK_METADATA, _ENCRYPTED, _SIZES = 4, 1, 3, 8, 16  # numbers of fields in the structs of a footer
 _MAGIC, _ARROW, _FRAME = b"PAR1", b"ARROW1\0\0", b"\xff\xff\xff\xff"
 _UNREADABLE = "the footer cannot be read"
@@ -208,7 +209,11 @@ class ParquetContainer:
                 if _ENCRYPTED in chunk:
                     what, remedy = f'has an encrypted column "{printable(leaf.path)}"', "Write it without encryption"
                     raise UnsupportedError(self.path, what, remedy=remedy)
-                sizes = _struct(_struct(chunk.get(_CHUNK_METADATA)).get(_SIZES))
+                known = _struct(chunk.get(_CHUNK_METADATA))
+                if (number_of_type := known.get(1)) != _TYPES.index(leaf.physical_type):
+                    what = f'type of the column "{printable(leaf.path)}" in row group {number:,}'
+                    raise CorruptError(self.path, what, expected=leaf.physical_type, found=str(number_of_type))
+                sizes = _struct(known.get(_SIZES))
                 levels = {2: leaf.max_repetition_level, 3: leaf.max_definition_level}
                 counts = {field: sizes.get(field) for field in levels}
                 fits = all(len(c) in (0, levels[field] + 1) for field, c in counts.items() if isinstance(c, list))
