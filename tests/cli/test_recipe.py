@@ -239,3 +239,11 @@ def test_check_reports_invalid_sources_of_a_recipe(words, tmp_path):
     assert "its separator is not known" in tokfmt(*words, path)[1]
     path.write_text(f'{begin}path = "{PACK}"\neos = 50256\n')
     assert tokfmt(*words, path)[0] == 0
+
+
+@pytest.mark.parametrize(("word", "helps"), [("a.pbin:70%", "a.pbin:70"), ("nothere.pbin:1", "nothere.pbin")])
+def test_a_share_in_percent_or_a_path_that_does_not_exist_is_not_written(tmp_path, word, helps):
+    code, _, err = tokfmt("recipe", f"x={word}", "--seq-len", "4", "-o", str(tmp_path / "wrong.toml"))
+    assert code
+    assert helps in err
+    assert not (tmp_path / "wrong.toml").exists()

@@ -95,9 +95,12 @@ def command(
 
     Every command reads a recipe as one dataset.
     """
-    from tokfmt.errors import OptionError
+    from tokfmt.errors import FormatError, OptionError
+    from tokfmt.files.named import place_named
     from tokfmt.files.spool import publish_text
     from tokfmt.mix import in_toml
+    from tokfmt.registry import of_prefix
+    from tokfmt.source.request import expanded
 
     keys = {key: given_keys[key] for key in _WRITTEN if given_keys[key] is not None}
     file, given = _file(words, output, split, keys, {} if eos is None else {"eos": eos})
@@ -113,6 +116,9 @@ def command(
             "--allow-loss has no effect without --explain. Add --explain, or use it when you read the recipe"
         )
     if output is not None:
+        for place in expanded(place_named(file.where, path) for one in file.sources for path in one.path):
+            if place.is_local and not of_prefix(place).is_there():
+                raise FormatError(place, "no such file", remedy=f"{output} is not written. Correct the path")
         publish_text(output, in_toml(file), overwrite=overwrite)
         if not quiet:
             click.echo(f"{output}: {len(file.sources)} source{'s' * (len(file.sources) != 1)}", err=True)

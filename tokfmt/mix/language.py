@@ -535,6 +535,8 @@ def _typed_entry(word: str, directory: Place) -> dict[str, Any]:
     match = _WORD.fullmatch(word)
     if match is None:
         raise OptionError(f"{printable(word)!r} is not of the form NAME=PATH:WEIGHT")
+    if re.search(r":[0-9.]+%$", word) and not place_of(match["path"]).is_there():
+        raise OptionError(f"{printable(word)}: a weight has no percent sign. Write {printable(word[:-1])}")
     entry: dict[str, Any] = {"path": _seen_from(directory, match["path"])}
     if match["name"]:
         entry["name"] = match["name"]
