@@ -346,3 +346,21 @@ def test_what_tokfmt_encoded_is_compared_as_it_was_encoded(make, how, name, temp
         out.with_name(f"{name}.tokfmt.json").unlink()
         (report,) = tokfmt.check(out, deep=True, against=corpus, tokenizer=place, eos=257)
         assert {one.code for one in report.findings} <= {"TF121"}
+
+
+def test_special_tokens_in_texts_are_counted_and_a_bos_is_not_written_twice(templated, tmp_path):
+    place, made = templated
+    corpus = texts(tmp_path / "corpus.jsonl")
+    done = tokfmt.convert(corpus, tmp_path / "a.parquet", tokenizer=place, to_bos="none")
+    (note,) = [one for one in done.notes if "--special-tokens parse" in one]
+    assert "100 " in note and "20 of 20 " in note
+    plain = tokfmt.convert(texts(tmp_path / "plain.jsonl", ["a", "b"]), tmp_path / "b.parquet", tokenizer=place)
+    assert not any("--special-tokens" in note for note in plain.notes)
+    how = {"tokenizer": place, "special_tokens": "parse"}
+    done = tokfmt.convert(corpus, tmp_path / "c.pbin", **how)
+    assert not any("--special-tokens" in note or "--to-bos" in note for note in done.notes)
+    tokfmt.convert(corpus, tmp_path / "d.pbin", **how, to_bos=256, verify=True)
+    with tokfmt.open(tmp_path / "d.pbin", bos="none") as dataset:
+        assert [one.tolist() for one in dataset] == [made.encode(one, add_special_tokens=False).ids for one in RENDERED]
+    (report,) = tokfmt.check(tmp_path / "d.pbin", deep=True, against=corpus, tokenizer=place)
+    assert {one.code for one in report.findings} <= {"TF121"}

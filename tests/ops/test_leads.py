@@ -172,6 +172,18 @@ def test_a_lead_that_is_asked_for_is_in_front_of_every_sequence(to, name, tmp_pa
     assert lists(out) == [[1], [2]]
 
 
+@pytest.mark.parametrize("to", [*INDEXED.items(), ("parquet", "o.parquet"), ("nanogpt", "train.bin")])
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_lead_that_is_there_already_is_not_added_again(name, to, tmp_path):
+    path, out = MAKERS[name](tmp_path / name, DOCUMENTS), beside(tmp_path) / to[1]
+    done = tokfmt.convert(path, out, to_format=to[0], eos=EOS, to_bos=BOS, verify=True)
+    assert lists(out, bos="none") == [[BOS, *one] for one in CONTENTS]
+    assert (done.leads["kept"], done.leads["added"]) == (sum(LED), len(LED) - sum(LED))
+    again = tokfmt.convert(path, out, to_format=to[0], eos=EOS, bos="none", to_bos=BOS, overwrite=True)
+    assert again.leads["added"] == len(LED)
+    assert lists(out, bos="none") == [[BOS, *[BOS] * has, *one] for has, one in zip(LED, CONTENTS)]
+
+
 def test_where_runs_of_separators_are_padding_leads_are_a_loss(tmp_path):
     path, out = pack(tmp_path / "x.pbin", [[BOS, 1, EOS], [2, EOS]]), tmp_path / "s.bin"
     with pytest.raises(LossyConversionError, match="leads") as error:

@@ -21,7 +21,7 @@ from tokfmt.source.ingest import as_stored, encoder_for, ingest, note_on_chats
 from tokfmt.source.request import parse_selection
 from tokfmt.source.stored import Source, paths_of, without_ends, without_leads, without_separators
 from tokfmt.text.ingest import ShardReader, Unread
-from tokfmt.wording import printable
+from tokfmt.wording import counted, printable
 
 
 class Gathered(NamedTuple):
@@ -112,9 +112,10 @@ def gather(
         reader, noted = without_ends(source, contents, stored_eos, each=every_end)
         readers.append(reader)
         notes += [f"{source.paths[0]}: {note}" for note in (*remarks, *noted)]
-    if any(source.bos_id is not None for source in sources):
+    lead = None if request.source.bos == "none" else destination.lead.id
+    if lead is not None or any(source.bos_id is not None for source in sources):
         pairs = zip(sources, readers, strict=True)
-        readers = [_without_lead(source, reader, notes, every_end=every_end) for source, reader in pairs]
+        readers = [_without_lead(source, reader, lead, notes, every_end=every_end) for source, reader in pairs]
     axis = readers[0] if len(readers) == 1 else Concat(readers)
     chosen = (0, axis.info.sequences)
     if selection is not None:
@@ -185,10 +186,25 @@ def _report(
     return listed, padded
 
 
-def _without_lead(source: Source, axis: TokenReader, notes: list[str], *, every_end: bool) -> TokenReader:
-    """Return the contents of a source that begin behind its lead."""
-    if source.bos_id is None or source.format.is_computed:
+def _without_lead(
+    source: Source, axis: TokenReader, written: int | None, notes: list[str], *, every_end: bool
+) -> TokenReader:
+    """Return the contents of a source that begin behind its lead, or behind that of the destination: no second one."""
+    if source.format.is_computed:
         return axis
+    if source.bos_id is None:
+        alone = isinstance(axis, ContentReader) and any(
+            gap.alone and gap.id == written for gap in axis.dataset.gap.each()
+        )
+        if written is None or alone:
+            return axis
+        contents, _ = without_leads(axis, written, source.paths[0], each=every_end)
+        count, begun = axis.info.sequences, axis.info.tokens - contents.info.tokens
+        if not begun:
+            return axis
+        those = "its sequences begin" if begun == count else f"{begun:,} of {counted(count, 'sequence')} begin"
+        notes.append(f"{source.paths[0]}: {those} with the lead {written} already; they do not get a second one")
+        return contents
     contents, noted = without_leads(axis, source.bos_id, source.paths[0], each=every_end)
     notes += [f"{source.paths[0]}: {note}" for note in noted if note not in source.notes]
     return contents

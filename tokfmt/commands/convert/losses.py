@@ -10,6 +10,7 @@ others lower its case, and one that lacks a token for a character drops the char
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -558,7 +559,9 @@ def try_tokenizer(
         if not all(
             isinstance(info, RecordInfo) and info.is_templated for info in infos
         ):  # a chat template adds it itself
-            _note_bos(request, destination, tokenizer, notes)
+            _note_bos(request, destination, tokenizer, texts, notes)
+            if not destination.copies_lines:
+                _note_spelled(tokenizer, texts, notes)
         if note := _note_on_texts(tokenizer, texts):
             notes.add(note)
     elif destination.decodes:
@@ -590,13 +593,34 @@ def _note_copied_ids(
         )
 
 
-def _note_bos(request: Request, destination: Destination, tokenizer: TokenizerHandle, notes: Notes) -> None:
-    """Add a note on the ID that the tokenizer puts in front of a text, if the destination has no lead: D10."""
+def _note_bos(
+    request: Request, destination: Destination, tokenizer: TokenizerHandle, texts: Sequence[str], notes: Notes
+) -> None:
+    """Add a note on the ID that the tokenizer puts in front of a text, if neither the destination nor texts have it."""
     bos_id = tokenizer.bos_id
     if bos_id is None or destination.copies_lines or destination.lead.id is not None or request.to_bos == "none":
         return
+    begins = tuple(name for name, token in tokenizer.special.items() if token == bos_id)
+    if tokenizer.special_tokens == "parse" and texts[0].startswith(begins):
+        return
     note = f"{printable(tokenizer.name)} puts {bos_id} in front of a text, and it is not written"
     notes.add(f"{note}. --to-bos {bos_id} writes it, --to-bos none omits this note")
+
+
+def _note_spelled(tokenizer: TokenizerHandle, texts: Sequence[str], notes: Notes) -> None:
+    """Add a note on the special tokens that texts spell, if they are encoded as text."""
+    if tokenizer.special_tokens == "parse" or not tokenizer.special:
+        return
+    spelled = re.compile("|".join(map(re.escape, sorted(tokenizer.special, key=len, reverse=True))))
+    tried = [text[:_LONGEST] for text in texts[:_DOCUMENTS]]
+    found = [spelled.findall(text) for text in tried]
+    if number := sum(map(len, found)):
+        first = printable(next(filter(None, found))[0])
+        notes.add(
+            f"{counted(number, 'special token')} of {printable(tokenizer.name)} (first: {first}) spelled in "
+            f"{sum(map(bool, found)):,} of {counted(len(tried), 'text')} that were tried: encoded as text. "
+            "--special-tokens parse encodes them as special tokens"
+        )
 
 
 def _note_on_texts(handle: TokenizerHandle, texts: Sequence[str]) -> str:
