@@ -158,14 +158,14 @@ class Recipe(Dataset):
     def samples(
         self,
         samples: Sequence[int] | NDArray[np.integer] | range,
-        fields: Iterable[str] = DEFAULT_FIELDS,
+        fields: Iterable[str] | None = None,
         dtype: Ids = np.int32,
     ) -> Sample:
         """Return several samples as a dict of arrays [len(samples), seq_len].
 
         Args:
             samples: Numbers of samples.
-            fields: Names of fields; `tokfmt.mix.fields` describes them.
+            fields: Names of fields, as `tokfmt.mix.fields` describes them (default: those of the view).
             dtype: Dtype of `input_ids` and `labels`: `numpy.int32` or `numpy.int64`.
 
         Raises:
@@ -177,7 +177,7 @@ class Recipe(Dataset):
         if dtype not in (np.int32, np.int64):
             raise OptionError(f"dtype={dtype!r} is not a dtype of input_ids (expected numpy.int32 or numpy.int64)")
         wanted = samples if isinstance(samples, range) else sequence_numbers(samples)
-        return self._samples.samples(wanted, fields, dtype)
+        return self._samples.samples(wanted, self.fields if fields is None else fields, dtype)
 
     def spans(self, sample: int) -> list[Span]:
         """Return the spans of source sequences that a sample advances by, in order. No span covers padding."""

@@ -9,6 +9,8 @@ import pytest
 from paths import ROOT, TOKENIZER
 from schemas import validate
 
+from tokfmt import recipe as opened_recipe
+
 PACK = ROOT / "fixtures/modalities/E_D_2byte_gpt2.pbin"
 
 
@@ -247,3 +249,9 @@ def test_a_share_in_percent_or_a_path_that_does_not_exist_is_not_written(tmp_pat
     assert code
     assert helps in err
     assert not (tmp_path / "wrong.toml").exists()
+
+
+def test_samples_have_the_fields_of_their_view():
+    view = opened_recipe([{"path": str(PACK), "eos": 50256}], seq_len=8).with_fields(["labels", "position_ids"])
+    assert list(view[0]) == list(view.samples(range(1))) == ["labels", "position_ids"]
+    assert list(view.samples(range(1), ["input_ids"])) == ["input_ids"]
