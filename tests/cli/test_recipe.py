@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+from typing import Any
 
 import commands
 import pytest
@@ -252,6 +253,7 @@ def test_a_share_in_percent_or_a_path_that_does_not_exist_is_not_written(tmp_pat
 
 
 def test_samples_have_the_fields_of_their_view():
-    view = opened_recipe([{"path": str(PACK), "eos": 50256}], seq_len=8).with_fields(["labels", "position_ids"])
+    mix: Any = opened_recipe([{"path": str(PACK), "eos": 50256}], seq_len=8)
+    view = mix.with_fields(["labels", "position_ids"])
     assert list(view[0]) == list(view.samples(range(1))) == ["labels", "position_ids"]
     assert list(view.samples(range(1), ["input_ids"])) == ["input_ids"]
