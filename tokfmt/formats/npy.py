@@ -86,7 +86,7 @@ def header_of(file: Bytes, begin: int = 0, size: int | None = None, *, flags: bo
         raise CorruptError(file.path, "ends inside its header", offset=begin + size, remedy="Copy it again")
     values = _literal(raw.decode("latin-1" if version < (3, 0) else "utf-8", "replace").strip())
     sizes = [n.strip(" L") for n in values["shape"][1:-1].split(",") if n.strip()] if values else []
-    if values is None or not all(n.isdecimal() and len(n) < 20 for n in sizes):
+    if values is None or not all(n.removeprefix("-").isdecimal() and len(n) < 20 for n in sizes):
         expected, found = "a dictionary of descr, fortran_order and shape", printable(raw[:60].decode("latin-1"))
         raise CorruptError(file.path, "header", offset=begin + text, expected=expected, found=found)
     descr, shape = values["descr"].strip("'\""), [int(n) for n in sizes]

@@ -965,7 +965,7 @@ def behind_bos(source: Source, handle: TokenizerHandle | None, note: Callable[[s
         note: Receives a note, if all documents that were read begin with the ID.
     """
     bos_id, reader = None if handle is None else handle.bos_id, source.stored_documents
-    made = read_manifest(source.paths[0]).tokenizer or {}
+    made = (source.manifests[0].tokenizer if source.manifests else None) or {}
     is_of_text = "chat_template" in made or made.get("special_tokens") == "parse"  # The texts have it, or the template.
     if handle is None or bos_id is None or source.bos_id is not None or reader is None or is_of_text:
         return source
@@ -986,7 +986,7 @@ def corpus_findings(source: Source, corpus: Corpus) -> Iterator[Finding]:
     """Report documents that are missing, additional, different, shifted, or in another order."""
     name, path = str(source.paths[0]), source.paths[0]
     try:
-        maker = read_manifest(path).tokenizer
+        maker = source.manifests[0].tokenizer if source.manifests else None
         there, theirs = corpus.compared("parse" if maker and maker.get("special_tokens") == "parse" else "text")
         here = corpus.side_of(_as_led(source, there))
         corpus.progress.phase(f"comparing with {corpus.source.paths[0].name}", here.tokens, "tokens")
