@@ -23,6 +23,7 @@ import pytest
 from amount import FUZZ_ONLY
 from click.testing import CliRunner
 from paths import CORPUS, FIXTURES, TOKENIZER
+from peak import peak_of
 from xxhash import xxh3_128_hexdigest
 
 import tokfmt as package
@@ -274,6 +275,18 @@ def test_a_giant_sequence_is_cut_and_not_read_whole(tmp_path):
     done.stderr.close()
     assert "Traceback" not in said
     assert "Broken" not in said
+
+
+@FUZZ_ONLY
+def test_a_long_sequence_in_a_document_is_not_held(tmp_path):
+    """36 MB of JSON."""
+    peaks = []
+    for tokens in (12, 12_000_000):
+        path = write_pack(tmp_path / f"{tokens}.pbin", tokens, [(0, 2 * tokens)])
+        peak, printed = peak_of(["show", path, "0", "--json", "--eos", "none"], tmp_path)
+        assert len(json.loads(printed)["shown"][0]["ids"]) == tokens
+        peaks.append(peak)
+    assert peaks[1] < peaks[0] + (24 << 20)
 
 
 def test_diff_in_words_and_json():

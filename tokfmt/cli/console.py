@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 _EVERY = 10.0  # seconds between plain lines
-_ITEM, _PIECE = 1 << 23, 1 << 19  # bytes of an item in memory, and characters that are printed at once
+_ITEM, _PIECE = 1 << 23, 1 << 19  # bytes of an item in memory, and of those that are printed at once
 _unended = list[str]()  # the name of the document whose list is being printed
 
 
@@ -63,21 +63,25 @@ def listed(
     Args:
         name: The name of the document.
         facts: What stands before the list.
-        items: The text of each item, in pieces, of which memory holds a few.
+        items: The text of each item, ASCII, in pieces, of which memory holds a few.
         ended: Returns what stands behind the list.
     """
     import json
     from tempfile import SpooledTemporaryFile
 
     before = json.dumps({"schema": f"tokfmt.{name}/1", **facts}, default=str, indent=2)[:-2] + ',\n  "shown": ['
-    for pieces in items:
-        with SpooledTemporaryFile(_ITEM, "w+", encoding="utf-8", newline="") as item:
-            item.writelines(pieces)
+    with SpooledTemporaryFile(_ITEM) as item:
+        for pieces in items:
             item.seek(0)
-            click.echo(before + "\n    ", nl=False)
-            before, _unended[:] = ",", [name]
-            while piece := item.read(_PIECE):
-                click.echo(piece, nl=False)
+            item.truncate()
+            for piece in pieces:
+                item.write(piece.encode())
+            item.seek(0)
+            before += "\n    "
+            while part := item.read(_PIECE):
+                click.echo(before + part.decode(), nl=False)
+                before, _unended[:] = "", [name]
+            before = ","
     last = {**ended(), **transferred()}
     click.echo(ending(last) if _unended else f"{before}{_ending(last, '')}")
 
