@@ -298,8 +298,8 @@ def convert(
         allow_partial: Save the sequences of a damaged source that are certain to be complete.
         resume: Continue an interrupted run with `resume`. If this run is interrupted, keep its finished work.
         task: (i, n): write only the part of task i of n, 0 <= i < n. `finish` publishes the destination.
-        rejects: A JSON Lines file for the texts that a recipe leaves out. It states where each text is, why it is left
-            out, and the equal text that is kept.
+        rejects: A JSON Lines file for the texts and sequences that a recipe leaves out. It states where each is, why it
+            is left out, and the equal text that is kept.
         ledger: Write `DST.ledger`: the file and the record that each sequence of a recipe comes from.
         spool: A directory in which a destination in a store is built (default: TOKFMT_SPOOL, or $TMPDIR).
         progress: Receives phases, counts and notes while the conversion runs.

@@ -112,7 +112,7 @@ _EPILOG = examples(
 @running("--task", type=TaskNumber(), help="Run only task I of N (0 <= I < N); other runs do the rest.")
 @running("--finish", is_flag=True, help="Publish DST once all tasks are done; takes no SRC.")
 @running("--status", is_flag=True, help="With --finish: list tasks that are done, running or missing.")
-@click.option("--rejects", type=PLACE, metavar="FILE.jsonl", help="Write the texts that a recipe leaves out, and why.")
+@click.option("--rejects", type=PLACE, metavar="FILE.jsonl", help="Write what a recipe leaves out, and why.")
 @click.option("--ledger", is_flag=True, help="Write DST.ledger: the origin of each sequence.")
 @click.option("--overwrite", is_flag=True, help="Replace DST once the new one is complete.")
 @running("--spool", type=PLACE, metavar="DIR", help="Where a DST in a store is built (default: $TMPDIR).")

@@ -108,7 +108,7 @@ def open_datasets(
         of_folder = FolderManifests()
         groups = _datasets(files)
         sources = [open_dataset(request, reading, of_one, of_folder) for of_one in groups]
-        gaps = [_gap_of(source) for source in sources] if len(sources) > 1 else []
+        gaps = [source.gap for source in sources] if len(sources) > 1 else []
         if (beside := separator_beside(gaps)) is not None:
             few, reading = [gap.only == beside for gap in gaps], reading._replace(beside=beside)
             sources = [
@@ -121,12 +121,6 @@ def open_datasets(
         noted = notes_on_shards([path for source in sources for path in source.paths])
         sources[0] = sources[0]._replace(notes=(*sources[0].notes, *noted))
     return sources
-
-
-def _gap_of(source: Source) -> Gap:
-    """Return what is known of the separator of a source."""
-    gap, separator = Gap() if source.dataset is None else source.dataset.gap, source.separator
-    return replace(gap, id=separator.eos_id, stored=separator.is_stored, only=None if separator.doubt else gap.only)
 
 
 def open_dataset(

@@ -147,6 +147,14 @@ class Source(NamedTuple):
         return None if isinstance(self.reader, RecordReader) else self.reader
 
     @property
+    def gap(self) -> Gap:
+        """What is known of its separator."""
+        gap, separator = Gap() if self.dataset is None else self.dataset.gap, self.separator
+        is_told = bool(separator.doubt)  # A note says already why an ID at the ends is not the separator.
+        common, only = (None, None) if is_told else (gap.common, gap.only)
+        return replace(gap, id=separator.eos_id, stored=separator.is_stored, common=common, only=only)
+
+    @property
     def records(self) -> RecordReader | None:
         """Its records; None for a token axis."""
         return self.reader if isinstance(self.reader, RecordReader) else None

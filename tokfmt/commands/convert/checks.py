@@ -133,7 +133,7 @@ def check_request(request: Request, inputs: Inputs, destination: Destination, *,
 def _check_rejects(request: Request, path: Place, inputs: Inputs) -> None:
     """Refuse a file of rejects that stays empty, that would replace another file, or that overwrites a source."""
     if all(text_recipe_of(source) is None for source in inputs.sources):
-        raise OptionError("--rejects lists the texts that a recipe leaves out, and no source is a recipe of text")
+        raise OptionError("--rejects lists what a recipe with text, filters or dedup leaves out. Name one as SRC")
     guard(path, (*request.source.paths, request.destination), inputs.files)
     if isinstance(path, Url):
         exists = writable_store(path).identity(path.key) is not None

@@ -18,7 +18,7 @@ from tokfmt.core.records import RecordReader
 from tokfmt.errors import Loss, OptionError, SeparatorUnknownError
 from tokfmt.files.place import Place
 from tokfmt.model.batch import Kind, Leads
-from tokfmt.model.gap import Gap, Known, joined_gap
+from tokfmt.model.gap import Gap, joined_gap
 from tokfmt.model.separator import SeparatorNeededError, lead_to_write, separator_to_write
 from tokfmt.source.request import option_names, parse_selection
 from tokfmt.source.stored import (
@@ -284,7 +284,7 @@ def _with_separator(request: Request, inputs: Inputs, destination: Destination) 
 
 
 def _gap_of(source: Source) -> Gap:
-    """Return what is known of the separator of a source.
+    """Return what is known of the separator of a source, for what a destination writes in its place.
 
     Raises:
         ConversionError: It is that of a tokenizer, and all sequences end with another ID.
@@ -292,14 +292,14 @@ def _gap_of(source: Source) -> Gap:
     separator, reader = source.separator, source.reader
     if separator.source == "tokenizer":
         refuse_other_ends(source)
-    gap = Gap() if source.dataset is None else source.dataset.gap
-    by_user: Known = "user" if separator.source in {GIVEN, NO_SEPARATOR} else gap.known
-    origin: Known = "manifest" if separator.is_none and by_user != "user" else by_user
-    is_stored = separator.is_stored
+    gap = replace(source.gap, path=printable(source.paths[0]))
+    if separator.source in {GIVEN, NO_SEPARATOR}:
+        gap = replace(gap, known="user")
+    elif separator.is_none:
+        gap = replace(gap, known="manifest")
     if isinstance(reader, RecordReader):  # Texts have none; rows of IDs may have one, if the user says so.
-        is_stored = not reader.info.is_text and separator.source == GIVEN
-    common, path = None if separator.doubt else gap.common, printable(source.paths[0])
-    return replace(gap, id=separator.eos_id, known=origin, stored=is_stored, common=common, path=path)
+        gap = replace(gap, stored=not reader.info.is_text and separator.source == GIVEN)
+    return gap
 
 
 def _refuse_selection_of_none(selection: str, sources: Sequence[Source]) -> None:
