@@ -164,7 +164,7 @@ def _overview(datasets: Sequence[SourceFiles], request: SourceRequest, handle: T
         reading = Reading(handle, few_sequences=True, max_sequences=1, as_stored=True)
         source = open_dataset(request, reading, datasets)
     except (TruncatedError, CorruptError) as error:
-        error.add_note(f"It is read as {datasets[0].format.name}; tokfmt check lists every problem")
+        error.add_note(f"It is read as {datasets[0].format.name}; tokfmt check --deep lists every problem")
         raise
     manifest = source.manifests[0] if len(datasets) == 1 and not request.ignore_manifest else Manifest({})
     extras = dict(source.reader.info.facts)
