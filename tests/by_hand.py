@@ -23,3 +23,9 @@ def megatron(path, documents):
     path.with_suffix(".idx").write_bytes(head + lengths.tobytes() + bounds[:-1].tobytes() + numbers.tobytes())
     path.write_bytes(np.array([token for one in documents for token in one], "<u2").tobytes())
     return path
+
+
+def saved(path, content):
+    """Write a file, and the folders above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)

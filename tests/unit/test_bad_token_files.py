@@ -91,17 +91,11 @@ def llmc_that_is_a_pipe(path):
     piped(path)
 
 
-@bad("llmc", "shards", r"holds no NAME_val_NNNNNN.bin", split="val")
-def llmc_without_such_a_split(path):
-    for file in path.glob("*_val_*"):
-        file.unlink()
-
-
 NPY = "build_nanogpt"
 
 
 def numpy_shard(path):
-    return min(path.glob("*_val_*.npy"))
+    return min(path.glob("*_train_*.npy"))
 
 
 @bad(
@@ -223,16 +217,6 @@ def a_folder_by_the_name_of_a_file(path):
 def a_link_to_nothing(path):
     path.unlink()
     path.symlink_to("elsewhere.bin")
-
-
-@bad("nanogpt", "openwebtext", r"holds no valid.bin: found ", split="valid")
-def no_such_split(path):
-    pass
-
-
-@bad("nanogpt", "openwebtext", r"is not a regular file: found FIFO", split="val")
-def a_split_that_is_a_pipe(path):
-    piped(path / "val.bin")
 
 
 PAIR = "gpt2_text_document.bin"

@@ -89,7 +89,7 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
     folder = None if unfit else _folder(named)
     requests = [
         dataclasses.replace(named, paths=(path,), recursive=False, ignore_manifest=False)
-        for path in (dataset_paths(named) if folder is None else [folder])
+        for path in (dataset_paths(named, every_split=True) if folder is None else [folder])
     ]
     if given["tokenizer"] is not None:
         from tokfmt.text.hub import refuse_lost_path

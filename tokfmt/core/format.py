@@ -518,6 +518,9 @@ class Format(ABC):
         joins_files: Several files given together are one dataset, whose sequences may cross file boundaries.
         numbers_files: Numbers in the names of its files count them, and no index lists them. `check` then reports a
             number that is left out, as its file may be missing.
+        has_splits: Its reader finds the splits of a directory, and reads one by the option `split`. Of other formats, a
+            directory is limited to the files whose names state one split before it is read.
+        names_are_titles: Names of files say what is in them, so that one of them alone states no split.
         can_stream: The concatenation of its files is a valid stream, so `-` can be the destination.
         is_computed: A dataset is computed from other datasets, to which its files refer.
         read_only: tokfmt does not write this format.
@@ -541,6 +544,8 @@ class Format(ABC):
     prefix: ClassVar[str] = ""
     joins_files: ClassVar[bool] = False
     numbers_files: ClassVar[bool] = False
+    has_splits: ClassVar[bool] = False
+    names_are_titles: ClassVar[bool] = False
     can_stream: ClassVar[bool] = False
     is_computed: ClassVar[bool] = False
     read_only: ClassVar[bool] = False
@@ -576,6 +581,10 @@ class Format(ABC):
             FormatError: If a directory cannot be listed.
         """
         return everything_in(path) if path.is_dir() else [path]
+
+    def named(self, path: Place) -> Sequence[Place]:
+        """Return the files and directories of other datasets that a file names, such as a list; never raises."""
+        return ()
 
     def canonical(self, path: AnyPlace) -> AnyPlace:
         """Return the canonical path of a dataset that has several: `x.bin` for `x.bin`, `x.idx` and the prefix `x`."""

@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PosixPath, PurePath, PurePosixPath
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
 from tokfmt.errors import OptionError, UnsupportedError
 from tokfmt.files.listing import Listing
@@ -40,11 +40,14 @@ class Place(ABC):
         is_local: True for a path of this machine: the kernel opens it, and a question about it costs no request.
         listing: The listing that it carries, or None. The places that follow from this one (`/`, `parent`, another
             name) carry it too. It is neither compared nor pickled.
+        hidden: The files and directories that `entries` leaves out, as texts: those of other splits. The places that
+            follow have it too. It is pickled, and not compared.
     """
 
     __slots__ = ()
     is_local: ClassVar[bool]
     listing: Listing | None
+    hidden: frozenset[str]
 
     # The interface of Path
 
@@ -169,6 +172,10 @@ class Place(ABC):
     def asking(self, listing: Listing | None) -> Self:
         """Return the same place with another listing, or without one."""
 
+    @abstractmethod
+    def hiding(self, hidden: Iterable[Place]) -> Self:
+        """Return the same place, which does not list some places below it."""
+
     def status(self) -> Status:
         """Return the status. Links are followed.
 
@@ -179,14 +186,17 @@ class Place(ABC):
         return answers.status(self) if answers is not None and answers.depth else self.status_now()
 
     def entries(self) -> dict[str, Kind]:
-        """Return the names in a directory, and the kind of each.
+        """Return the names in a directory, and the kind of each, but for those that are hidden.
 
         Raises:
             OSError: If the directory cannot be listed.
         """
         answers = self.listing
         kinds = answers.entries(self) if answers is not None and answers.depth else None
-        return {entry.name: entry.kind for entry in self.entries_now()} if kinds is None else kinds
+        kinds = {entry.name: entry.kind for entry in self.entries_now()} if kinds is None else kinds
+        if not self.hidden:
+            return kinds
+        return {name: kind for name, kind in kinds.items() if str(self / name) not in self.hidden}
 
     def beside(self) -> list[Self]:
         """Return the places in the same directory that begin with the same stem, as far as they were listed."""
@@ -244,14 +254,17 @@ class LocalPlace(PosixPath, Place):
 
     is_local = True
     listing: Listing | None = None
+    hidden: frozenset[str] = frozenset()
 
     def asking(self, listing: Listing | None) -> LocalPlace:
         """See `Place.asking`."""
-        if listing is None:
+        if listing is None and not self.hidden:
             return self if self.listing is None else LocalPlace(self)
-        place = _AskingPlace(self)
-        place.listing = listing
-        return place
+        return _carrying(self, listing, self.hidden)
+
+    def hiding(self, hidden: Iterable[Place]) -> LocalPlace:
+        """See `Place.hiding`."""
+        return _carrying(self, self.listing, frozenset(map(str, hidden)))
 
     @property
     def text(self) -> str:
@@ -299,38 +312,43 @@ class LocalPlace(PosixPath, Place):
     is_file, is_dir, exists, is_symlink = Place.is_file, Place.is_dir, Place.exists, Place.is_symlink
 
 
-class _AskingPlace(LocalPlace):
-    """A local place that carries a listing. Each version of Python makes the paths that follow from one in another way.
+def _carrying(path: LocalPlace, listing: Listing | None, hidden: frozenset[str]) -> LocalPlace:
+    """Return a place with a listing and what it hides."""
+    place = _AskingPlace(path)
+    place.listing, place.hidden = listing, hidden
+    return place
 
-    It is equal to the `LocalPlace` of the same names, and pickled as that.
+
+class _AskingPlace(LocalPlace):
+    """A local place that carries a listing, or hides names. Each version of Python makes the paths that follow from one
+    in another way.
+
+    It is equal to the `LocalPlace` of the same names, and pickled as that if it hides nothing.
     """
 
-    def __reduce__(self) -> tuple[type[LocalPlace], tuple[str, ...]]:
-        return LocalPlace, self.parts
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_carrying, (LocalPlace(self), None, self.hidden)) if self.hidden else (LocalPlace, self.parts)
 
     def __repr__(self) -> str:
         return repr(LocalPlace(self))
 
     def __truediv__(self, below: str | os.PathLike[str]) -> _AskingPlace:
-        place = super().__truediv__(below)
-        place.listing = self.listing
-        return place
+        return self._passed_on(super().__truediv__(below))
 
     @property
     def parent(self) -> _AskingPlace:
-        place = super().parent
-        place.listing = self.listing
-        return place
+        return self._passed_on(super().parent)
 
     def with_name(self, name: str) -> _AskingPlace:
-        place = super().with_name(name)
-        place.listing = self.listing
-        return place
+        return self._passed_on(super().with_name(name))
 
     def with_suffix(self, suffix: str) -> _AskingPlace:
-        place = super().with_suffix(suffix)
-        place.listing = self.listing
-        return place
+        return self._passed_on(super().with_suffix(suffix))
+
+    def _passed_on(self, place: LocalPlace) -> _AskingPlace:
+        following = cast("_AskingPlace", place)
+        following.listing, following.hidden = self.listing, self.hidden
+        return following
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +361,7 @@ class Url(Place):
             container alone if `AZURE_ACCOUNT` names the account.
         key: Names joined by slashes, without a slash at either end; "" is the bucket itself.
         query: The text after the question mark of a web address. It may hold a signature, so `str` omits it.
-        listing: See `Place`.
+        listing, hidden: See `Place`.
     """
 
     scheme: str
@@ -351,6 +369,7 @@ class Url(Place):
     key: str = ""
     query: str = ""
     listing: Listing | None = field(default=None, compare=False)
+    hidden: frozenset[str] = field(default=frozenset(), compare=False)
     is_local: ClassVar = False
 
     def __post_init__(self) -> None:
@@ -382,12 +401,16 @@ class Url(Place):
         """The complete address, with the user and the query that `str` omits. `Url.parse` accepts it."""
         return self._text(self.authority) + (f"?{self.query}" if self.query else "")
 
-    def __reduce__(self) -> tuple[type[Url], tuple[str, str, str, str]]:
-        return Url, (self.scheme, self.authority, self.key, self.query)
+    def __reduce__(self) -> tuple[type[Url], tuple[object, ...]]:
+        return Url, (self.scheme, self.authority, self.key, self.query, None, self.hidden)
 
     def asking(self, listing: Listing | None) -> Url:
         """See `Place.asking`."""
         return replace(self, listing=listing)
+
+    def hiding(self, hidden: Iterable[Place]) -> Url:
+        """See `Place.hiding`."""
+        return replace(self, hidden=frozenset(map(str, hidden)))
 
     def __lt__(self, other: Any) -> bool:
         if not isinstance(other, Url):

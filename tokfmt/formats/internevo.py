@@ -5,7 +5,8 @@
     X.bin.meta     NumPy's .npy of integers (documents, 2 or more): byte offset of the line, ..., number of its IDs
     FOLDER         train/TYPE/X.bin and valid/TYPE/X.bin, or any other folders: in order of folders, then of names
 
-- The meta decides which documents there are, and their order; lines that it does not list are not read.
+- The meta decides which documents there are, and their order; lines that it does not list are not read. Where no file
+  has one, as in folders that xtuner reads, all lines are read.
 - A negative number is an ID without loss: the ID is its absolute value. ID 0 cannot have a loss.
 - BOS and EOS are stored as the tokenizer wrote them: 1 in front and 2 behind, for InternLM.
 - The writer of upstream opens X.bin to append: running it twice doubles the documents. Its i32 offsets end at 2 GiB.
@@ -15,8 +16,10 @@ Source: InternLM/InternEvo c628a8c8, tools/tokenizer.py, tools/alpaca_tokenizer.
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -31,7 +34,7 @@ from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.loss_mask import MASKS
 from tokfmt.core.reader import windows
 from tokfmt.errors import CorruptError, FormatError, TruncatedError
-from tokfmt.files.file import File, everything_in, names_in, open_file
+from tokfmt.files.file import File, Stream, everything_in, names_in, open_file
 from tokfmt.files.place import AnyPlace, Place
 from tokfmt.formats.folders import ids_in
 from tokfmt.formats.npy import MAGIC, header_of
@@ -41,6 +44,7 @@ from tokfmt.wording import counted, printable
 META = ".meta"
 _LINE, _AT_ONCE = 1 << 28, 1 << 10  # bytes of a line, lines per read, at most
 _LARGEST = (1 << 32) - 1
+_LINES = re.compile(rb'\{"tokens": ?\[')
 MASK = MASKS[0]
 _LOOKED_AT = 16  # lines that show whether numbers are negative
 
@@ -61,17 +65,21 @@ class Reader(RecordFiles):
         """Read the headers of all metas, and the first lines."""
         files = _files_of(paths[0])
         if not files:
-            raise FormatError(paths[0], "holds no X.bin with X.bin.meta")
-        counts = [_meta(path)[0] for path in files]
+            raise FormatError(paths[0], "holds no X.bin of lines")
+        alone = [path for path in files if not path.with_name(path.name + META).is_file()]
+        counts = None if alone else [_meta(path)[0] for path in files]
         self.signed = options.loss == "sign"
         if options.loss is None:
             first = itertools.islice((record for path in files for record in self._lines(path, _LOOKED_AT)), _LOOKED_AT)
             self.signed = any(len(record) and int(record.min()) < 0 for record in first)
         masks = "loss masks by sign: negative IDs count not in the loss" if self.signed else ""
-        notes = ("the ID 0 has no sign: it is read as an ID that does not count in the loss",) if self.signed else ()
+        notes = ["the ID 0 has no sign: it is read as an ID that does not count in the loss"] if self.signed else []
+        if alone:
+            what = f"{alone[0].name}{META} is missing"
+            notes.append(f"{what}: all lines of {counted(len(alone), 'file')} without a meta are read")
         columns = (MASK,) if self.signed else ()
         super().__init__(
-            "ids", files, hints, counts=counts, columns=columns, field="tokens", loss_masks=masks, notes=notes
+            "ids", files, hints, counts=counts, columns=columns, field="tokens", loss_masks=masks, notes=tuple(notes)
         )
 
     def records(self, path: Place) -> Iterator[Record]:
@@ -84,8 +92,11 @@ class Reader(RecordFiles):
 
     def _lines(self, path: Place, at_once: int = _AT_ONCE) -> Iterator[NDArray[np.int64]]:
         """Yield the numbers of each line that the meta lists, in its order; `at_once` lines are asked for together."""
-        count, begin, dtype, columns = _meta(path)
         meta = path.with_name(path.name + META)
+        if not meta.is_file():
+            yield from _all_lines(path)
+            return
+        count, begin, dtype, columns = _meta(path)
         with closing(open_file(path)) as file, closing(open_file(meta)) as index:
             for a in range(0, count, at_once):
                 b = min(count, a + at_once)
@@ -111,24 +122,31 @@ class Reader(RecordFiles):
             if start and bytes(content[:1]) != b"\n":
                 what = f"line {first + number:,} does not begin at the byte that the meta states"
                 raise CorruptError(file.path, what, offset=start, remedy="Write the meta again")
-            try:
-                ids = _ids(file.path, start, text)
-            except CorruptError as error:
-                if newline:
-                    raise
-                end = start + len(line)
-                raise TruncatedError(file.path, "ends inside a line", offset=end, remedy="Copy it again") from error
+            ids = _ids(file.path, start, text, may_be_cut=not newline)
             if len(ids) != stated:
                 what = f"IDs of line {first + number:,} at byte {start:,}"
                 raise CorruptError(meta, what, expected=len(ids), found=stated, remedy="Write the meta again")
             yield ids
 
 
-def _ids(path: Place, at: int, text: bytes) -> NDArray[np.int64]:
+def _all_lines(path: Place) -> Iterator[NDArray[np.int64]]:
+    """Yield the numbers of each line of a file without a meta."""
+    with closing(open_file(path)) as file:
+        lines, at = io.BufferedReader(Stream(file), 1 << 20), 0
+        while line := lines.readline(_LINE):
+            if line.strip():
+                yield _ids(path, at, line, may_be_cut=not line.endswith(b"\n"))
+            at += len(line)
+
+
+def _ids(path: Place, at: int, text: bytes, *, may_be_cut: bool) -> NDArray[np.int64]:
     """Return the numbers of a line."""
     try:
         stated = json.loads(text)
     except (ValueError, RecursionError) as error:
+        if may_be_cut:
+            end = at + len(text)
+            raise TruncatedError(path, "ends inside a line", offset=end, remedy="Copy it again") from error
         raise CorruptError(path, "holds a line that is not JSON", offset=at, remedy="Write it again") from error
     values = stated.get("tokens") if isinstance(stated, dict) else None
     if not isinstance(values, list):
@@ -159,8 +177,9 @@ def _files_of(path: Place) -> list[Place]:
     if not path.is_dir():
         return [path]
     found = [file for file in everything_in(path) if file.name.endswith(".bin" + META)]
-    metas = sorted(found, key=lambda file: file.parts)
-    return [file.with_name(file.name.removesuffix(META)) for file in metas]
+    if not found:
+        found = [file for file in everything_in(path) if file.name.endswith(".bin")]
+    return [file.with_name(file.name.removesuffix(META)) for file in sorted(found, key=lambda file: file.parts)]
 
 
 class InternEvoInspection(RecordFilesInspection):
@@ -222,15 +241,25 @@ class InternEvo(RecordFilesFormat):
             return Confidence.CERTAIN if probe.head.startswith(MAGIC) and lines.is_file() else None
         if not probe.is_directory:
             meta = probe.path.with_name(probe.path.name + META)
-            if not probe.path.name.endswith(".bin") or probe.head[:1] not in (b"{", b"") or not meta.is_file():
+            if not probe.path.name.endswith(".bin") or probe.head[:1] not in (b"{", b""):
                 return None
+            if not meta.is_file():
+                return Confidence.CERTAIN if _LINES.match(probe.head) else None
             with closing(open_file(meta)) as file:
                 is_array = file.read(0, min(file.size, len(MAGIC))) == MAGIC
             return Confidence.CERTAIN if is_array else None
         folders = [probe.path, *(probe.path / name for name in ("train", "valid") if name in probe.entries)]
         folders += [folder / name for folder in folders[1:] for name in sorted(names_in(folder))[:8]]
         for folder in (folder for folder in folders if folder.is_dir()):
-            if any(name.endswith(".bin" + META) for name in names_in(folder)):
+            names = names_in(folder)
+            if any(name.endswith(".bin" + META) for name in names):
+                return Confidence.CERTAIN
+            first = min((name for name in names if name.endswith(".bin")), default="")
+            if (
+                first
+                and (beside := probe.opened(folder / first))
+                and _LINES.match(beside.read(0, min(64, beside.size)))
+            ):
                 return Confidence.CERTAIN
         return None
 

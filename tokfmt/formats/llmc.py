@@ -12,6 +12,7 @@
   document.
 - Shards NAME_{train|val}_NNNNNN.bin are one stream in order of the number, cut anywhere: the first tokens of a shard
   continue the last document of the shard before. Shard 0 is `val`, whose name sorts after `train`.
+- Automodel writes a folder with dataset.bin, whose number of tokens is stored last: 0 if its writer was stopped.
 - build-nanogpt writes the same shards as one-dimensional numpy arrays (.npy, u16).
 - Not read: evaluation files (20240522), models and states (20240326 .. 20240328), Automodel's wrong X.bos.idx.
 Source: karpathy/llm.c f1e2ace, KellerJordan/modded-nanogpt f411b3d3, NVIDIA-NeMo/Automodel 36044ad3, run.
@@ -30,7 +31,7 @@ import numpy as np
 
 from tokfmt.base.options import option
 from tokfmt.core.annotation import NUMPY_IDS
-from tokfmt.core.findings import Code, Problem
+from tokfmt.core.findings import Code, Problem, fatal
 from tokfmt.core.format import Confidence, Hints, Probe, WriterTraits
 from tokfmt.core.reader import Separators
 from tokfmt.errors import CorruptError, FormatError, UnsupportedError
@@ -54,6 +55,7 @@ VARIANTS |= {"numpy": (0, 0, 2, 50256)}  # shards of build-nanogpt, which are on
 _MAGICS = {magic: name for name, (magic, *_) in VARIANTS.items() if magic}
 _OTHERS = {20240522: "an evaluation file", 20240326: "a model", 20240327: "a training state", 20240328: "a tokenizer"}
 _SHARD = r".+_(?:train|val)_(\d+)\.(?:bin|npy)"
+_MEMBER = r"(?:.+_(?:train|val)_(?=\d)|(?=dataset\.bin))(\d+|dataset)\.(?:bin|npy)"  # dataset.bin: Automodel's folder
 _MOST = 2**31 - 1  # tokens per file: their number is an int32
 
 
@@ -61,7 +63,6 @@ _MOST = 2**31 - 1  # tokens per file: their number is an int32
 class ReadOptions:
     """Options for reading shards."""
 
-    split: Literal["train", "val"] | None = option(None, "split of a folder to read; auto: all shards")
     width: Literal[1, 2, 4, 8] | None = option(None, "bytes per token, if the header states a wrong one")
 
 
@@ -118,8 +119,8 @@ class Llmc(FlatFormat):
     stores = "sequences in order, empty ones too; IDs up to 65,535, or 2^32-1 for llama3 and automodel"
     cannot_store = "sequences that contain the separator"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
-    pattern, unreadable = _SHARD, "TF621"
-    member = "NAME_train_NNNNNN.bin or NAME_val_NNNNNN.bin"
+    pattern, unreadable = _MEMBER, "TF621"
+    member = "NAME_train_NNNNNN.bin, NAME_val_NNNNNN.bin or dataset.bin"
     meanings = {
         "TF621": Code(
             "not a token file of llm.c",
@@ -145,9 +146,7 @@ class Llmc(FlatFormat):
         return Confidence.STRUCTURE if paired else Confidence.CERTAIN
 
     def examine(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> FileLayout:
-        files = [file for file in self.all_files(paths) if not options.split or f"_{options.split}_" in file.name]
-        if not files:
-            raise FormatError(paths[0], f"holds no NAME_{options.split}_NNNNNN.bin")
+        files = self.all_files(paths)
         file_layout = super().examine(files, options, hints)
         if "variant" not in file_layout.extras:
             raise FormatError(paths[0], "holds shards of more than one variant", remedy="Name the shards of one")
@@ -199,8 +198,14 @@ def _headed(file: File, options: ReadOptions) -> tuple[Extent, str, list[Problem
     if head["tokens"] < 0:
         what, found = "the number of tokens in the header", head["tokens"]
         raise CorruptError(file.path, what, offset=8, expected="0 or more", found=found)
+    dtype = np.dtype(f"<u{width}")
+    if not head["tokens"] and (there := (file.size - HEADER.size) // dtype.itemsize):
+        what = "the header has no number of tokens: its writer was stopped"
+        remedy = "--allow-partial saves the complete documents"
+        error = CorruptError(file.path, what, offset=8, expected=there, found=0, remedy=remedy)
+        return Extent(file, HEADER.size, there, dtype), kind, [fatal("TF622", error, is_truncated=True)]
     extent, problems = stated_tokens(
-        file, np.dtype(f"<u{width}"), head["tokens"], "TF622", begin=HEADER.size, short=True, options=options
+        file, dtype, head["tokens"], "TF622", begin=HEADER.size, short=True, options=options
     )
     return extent, kind, problems
 

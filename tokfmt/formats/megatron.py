@@ -60,7 +60,7 @@ from tokfmt.errors import (
     UnsupportedError,
 )
 from tokfmt.files.fields import Section
-from tokfmt.files.file import File, open_file
+from tokfmt.files.file import File, open_file, read_whole
 from tokfmt.files.named import place_named
 from tokfmt.files.place import AnyPlace, LocalPlace, Place, place_of
 from tokfmt.formats.flat import (
@@ -318,11 +318,15 @@ class Megatron(FlatFormat):
             own = super().files(path)
             beside = [path / name for name in (LISTED, SIZES) if (path / name).is_file()] if path.is_dir() else []
             return [*own, *(one for one in beside if one.name == SIZES or _lists_only(one, own))]
-        try:
-            prefixes = {located(path, one.prefix): None for split in SPLITS for one in read_blend(path, split)}
-        except FormatError:
-            return [path]  # `open` and `audit` report what is wrong with it.
-        return [path, *(file for prefix in prefixes for file in self.names(prefix) if file.is_file())]
+        return [path, *self.named(path)]
+
+    def named(self, path: Place) -> list[Place]:
+        """See `Format.named`: the files of the prefixes of a blend list."""
+        prefixes = dict[Place, None]()
+        with suppress(FormatError):  # `open` and `audit` report what is wrong with it.
+            splits = SPLITS if self._is_list(path) else ()
+            prefixes = {located(path, one.prefix): None for split in splits for one in read_blend(path, split)}
+        return [file for prefix in prefixes for file in self.names(prefix) if file.is_file()]
 
     def examine(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> FileLayout:
         if not self._is_list(paths[0]):
@@ -340,6 +344,9 @@ class Megatron(FlatFormat):
             if not _is_indexed(prefix):
                 raise _no_index(paths[0], one.prefix)
         file_layout = super().examine(prefixes, options, self._few_if_long(prefixes, hints))
+        if read_whole(paths[0], LARGEST_LIST).lstrip().startswith(b"{"):
+            others = tuple(name for name in SPLITS if name != options.split and read_blend(paths[0], name))
+            file_layout = replace(file_layout, split=options.split, other_splits=others)
         note = f"weights are not applied: each of {len(blend):,} prefixes is read once. "
         note += f"The recipe that tokfmt recipe {printable(paths[0].name)} writes applies them"
         return replace(file_layout, notes=(*file_layout.notes, note)) if blend[0].weight is not None else file_layout

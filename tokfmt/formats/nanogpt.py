@@ -14,8 +14,8 @@ Source: karpathy/nanoGPT 3adf61e1, data/*/prepare.py and get_batch in train.py, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -25,9 +25,8 @@ from tokfmt.core.findings import Audit, Code, Finding, fatal
 from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.reader import Separators
 from tokfmt.core.widths import contradicted_width
-from tokfmt.errors import CorruptError, FormatError, UnsupportedError
-from tokfmt.files.file import File, open_file
-from tokfmt.files.place import Place
+from tokfmt.errors import CorruptError, UnsupportedError
+from tokfmt.files.file import File
 from tokfmt.formats.flat import (
     FileLayout,
     FlatFormat,
@@ -47,7 +46,6 @@ class ReadOptions:
     """Options for reading raw tokens."""
 
     width: Literal[1, 2, 4, 8] | None = option(None, "bytes per token; auto: 2 unless the data shows 4 or 8")
-    split: str | None = option(None, "file of a folder to read: train, or the only one")
     side: Literal["after", "before"] = option("after", "the separator is after documents, or before them")
 
 
@@ -134,17 +132,6 @@ class NanoGpt(FlatFormat):
         ids = np.frombuffer(probe.head[: len(probe.head) // 2 * 2], "<u2")
         known = bool((ids == GPT2_EOS).any()) or (probe.path.parent / "meta.pkl").exists()
         return Confidence.PLAUSIBLE if known and probe.size % 2 == 0 else Confidence.NAME
-
-    def examine(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> FileLayout:
-        path, splits = paths[0], {file.stem: file for file in self.all_files(paths)}
-        split = options.split or ("train" if "train" in splits else min(splits))
-        if not path.is_dir():
-            return self.examine_file(open_file(path), options, hints)
-        if split not in splits:
-            raise FormatError(path, f"holds no {split}.bin", found=", ".join(splits))
-        file_layout = self.examine_file(open_file(splits[split]), options, hints)
-        others = tuple(name for name in splits if name != split)
-        return replace(file_layout, split=split, other_splits=others)
 
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> FileLayout:
         pairs = file.array(0, min(file.size // 2, 2 * _LOOKED_AT), "<u2")

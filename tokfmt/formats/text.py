@@ -443,7 +443,7 @@ class TextFormat(Format):
 
     name = "text"
     title = "text files: one document per file, or split at a line"
-    joins_files = read_only = True
+    joins_files = read_only = names_are_titles = True
     stores = "documents of text, to the last byte"
     read_options, write_options = ReadOptions, WriteOptions
 

@@ -429,9 +429,11 @@ class WebDataset(RecordFilesFormat):
     def files(self, path: Place) -> Sequence[Place]:
         if not path.is_dir():
             return [path]
-        return sorted(
-            (path / name for name in names_in(path) if name == MANIFEST or _SHARD.fullmatch(name)), key=_order
-        )
+        own = {path / name for name in names_in(path) if name == MANIFEST or _SHARD.fullmatch(name)}
+        if path / MANIFEST in own:
+            with suppress(FormatError):  # `inspect` reports what is wrong with it.
+                own.update(_manifest(path)[0])
+        return sorted(own, key=_order)
 
     def codes(self) -> Mapping[str, Code]:
         return {

@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,12 +24,14 @@ from tokfmt.core.format import Confidence, Format, Hints, Probe
 from tokfmt.core.inspection import Inspection
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordReader
-from tokfmt.errors import FormatError, OptionError
+from tokfmt.errors import FormatError, OptionError, TokfmtError
 from tokfmt.files.fields import Field, Section
 from tokfmt.files.file import open_file
+from tokfmt.files.named import place_named
 from tokfmt.files.place import AnyPlace, Place
 from tokfmt.mix.key_lines import Table, tables_of
 from tokfmt.mix.language import LARGEST_FILE, RecipeFile, is_recipe, read_recipe
+from tokfmt.source.request import expanded
 from tokfmt.wording import printable
 
 _TABLES = 256
@@ -102,6 +104,12 @@ class RecipeFormat(Format):
         if probe.is_directory or not is_recipe(probe.head, toml=toml):
             return None
         return Confidence.CERTAIN if toml else Confidence.STRUCTURE
+
+    def named(self, path: Place) -> Sequence[Place]:
+        """See `Format.named`: what the paths of the sources are, and match."""
+        with suppress(TokfmtError):
+            return expanded([place_named(path, one) for source in read_recipe(path).sources for one in source.path])
+        return ()
 
     def inspect(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> RecipeInspection:
         del options

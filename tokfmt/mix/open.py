@@ -298,14 +298,15 @@ def named_by(recipe: Place, above: Nesting | None = None) -> Found:
     Raises:
         FormatError: The recipe or a path in it cannot be read, or recipes are nested too deep.
     """
-    datasets, nesting = dict[tuple[Place, str | None], SourceFiles](), _entered(recipe, above)
+    datasets, nesting = dict[tuple[Place, str | None, str | None], SourceFiles](), _entered(recipe, above)
     for entry in read_recipe(recipe).sources:
-        request = SourceRequest(expanded([place_named(recipe, path) for path in entry.path]), entry.format)
+        places = expanded([place_named(recipe, path) for path in entry.path])
+        request = SourceRequest.of(places, entry.format, options=entry.options, split=entry.split)
         try:
             for path in dataset_paths(request):
                 files = dataset_at(path, request)
                 named = named_by(path, nesting) if files.format.is_computed else None
-                datasets[path, entry.format] = files._replace(named=named)
+                datasets[path, entry.format, request.split] = files._replace(named=named)
         except _NestingError:
             raise
         except TokfmtError as error:

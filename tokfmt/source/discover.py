@@ -15,6 +15,7 @@ from tokfmt.files.file import File, names_in, natural_key, reading_error
 from tokfmt.files.listing import Listing
 from tokfmt.files.place import Place, PlaceLike, identities_now, place_of
 from tokfmt.files.side_by_side import side_by_side
+from tokfmt.files.splits import chosen_split, hidden_for, refuse_several, splits_of, stated_split
 from tokfmt.files.store import Identity, Kind
 from tokfmt.source.content import Manifest
 from tokfmt.source.manifest import announce_manifest, describes, read_manifest
@@ -26,7 +27,8 @@ _HARMLESS = r"""(?xi)
     | .*\.tokfmt\.json | .*\.ledger(\.json)?       # manifests and ledgers
     | .*\.tokfmt-(writing|tasks)                   # claims, and the work of tasks, of destinations in stores
     | .*\.idx                                      # indexes
-    | data_params\.json | _SUCCESS | .*\.crc        # files that upstream's writers leave beside their data
+    | data_params\.json | args\.json | _SUCCESS | .*\.crc        # files that upstream's writers leave beside their data
+    | _metadata | _common_metadata | _delta_log    # what tables of Parquet files have beside them
     | cache-[0-9a-f]+\.arrow | packed_metadata.*\.json
     | .*\.(tmp|incomplete)                         # downloads that were not finished
     | index-cache | \w+Dataset_indices               # what Megatron-LM keeps of a training run beside its data
@@ -81,7 +83,7 @@ def find_sources(
 
     Args:
         request: The paths and the format of the sources.
-        earlier: Datasets that were found already, by path and the given name of the format.
+        earlier: Datasets that were found already.
         listing: The listing of the opening that they are found for (default: one that ends with the search).
 
     Raises:
@@ -93,12 +95,14 @@ def find_sources(
     try:
         with listing or Listing() as asked:
             for dataset in side_by_side(
-                lambda path: earlier.get((path, name)) or dataset_at(path, request), dataset_paths(request, asked)
+                lambda path: earlier.get((path, name, request.split)) or dataset_at(path, request),
+                dataset_paths(request, asked),
             ):
                 opened += len(dataset.opened)
                 if opened > _OPENED:
                     dataset.close()
                 datasets.append(dataset)
+            datasets = without_named(datasets) if request.recursive else datasets
     except UnknownFormatError as error:
         if request.eos is None:
             raise
@@ -106,15 +110,23 @@ def find_sources(
     return datasets
 
 
+def without_named(datasets: Sequence[SourceFiles]) -> list[SourceFiles]:
+    """Return the datasets below a directory without those that a list or a recipe among them names."""
+    by = [frozenset() if one.path.is_dir() else frozenset(one.format.named(one.path)) for one in datasets]
+    every = frozenset[Place]().union(*by)
+    return [one for one, own in zip(datasets, by, strict=True) if every.isdisjoint({one.path, *one.files} - own)]
+
+
 _OPENED = 64  # files that stay open between detection and opening; others are opened again, if they did not change
 
 
-def dataset_paths(request: SourceRequest, listing: Listing | None = None) -> list[Place]:
+def dataset_paths(request: SourceRequest, listing: Listing | None = None, *, every_split: bool = False) -> list[Place]:
     """Return the paths of the datasets that a request names.
 
     Args:
         request: The paths and the format of the sources.
         listing: The listing that they carry, unless they carry one that answers.
+        every_split: Datasets of several splits below a directory are all meant.
 
     Raises:
         FormatError: A pattern matches nothing, or with `recursive` a directory holds no dataset.
@@ -126,6 +138,11 @@ def dataset_paths(request: SourceRequest, listing: Listing | None = None) -> lis
         places = [place for place, _ in _candidates(path, request.format)] if below else [path]
         if not places:
             raise FormatError(path, "holds no dataset, nor does a directory below it")
+        splits = splits_of(path, [place for place in places if place != path]) if below and not every_split else {}
+        if len(splits) > 1:
+            if request.split is None:
+                refuse_several(path, splits)
+            places = list(splits[chosen_split(path, splits, request.split)])
         datasets += places
     return datasets
 
@@ -217,6 +234,9 @@ def _candidates(directory: Place, name: str | None, *, mixed: bool = False) -> I
         format_ = None
     files = () if format_ is None else format_.files(directory)
     own = {parent for file in files for parent in (file, *file.parents)}
+    if format_ is not None and not files:
+        yield directory, format_  # opening it reports why it has none
+        return
     if directory in own:
         yield directory, format_
     for entry in sorted((directory / name for name in names_in(directory)), key=lambda entry: natural_key(entry.name)):
@@ -228,13 +248,17 @@ def _candidates(directory: Place, name: str | None, *, mixed: bool = False) -> I
             yield entry, None  # opening the file reports an error if it is not a dataset
 
 
-def dataset_at(path: Place, request: SourceRequest, format_: Format | None = None) -> SourceFiles:
+def dataset_at(
+    path: Place, request: SourceRequest, format_: Format | None = None, *, every_split: bool = False
+) -> SourceFiles:
     """Return the files of the dataset at a path, its manifest, and a description of other files in its directory.
 
     Args:
         path: The dataset.
-        request: Its format, whether files may be lost, and whether directories below are datasets of their own.
+        request: Its format and split, whether files may be lost, and whether directories below are datasets of their
+            own.
         format_: Its format, if it is known already (default: the one that the request names, or that is detected).
+        every_split: Without a split in the request, all splits that names of files state are read as one.
 
     Raises:
         FormatError: The path cannot be read, or the directory cannot be listed.
@@ -250,10 +274,17 @@ def dataset_at(path: Place, request: SourceRequest, format_: Format | None = Non
     path = format_.canonical(path)
     manifest = read_manifest(path) if manifest is None else manifest
     files = tuple(format_.files(path))
+    found = SourceFiles(path, format_, files, opened=opened, manifest=manifest)
+    if path.is_dir() and not format_.has_splits:
+        found = _of_one_split(found, request.split, every_split=every_split)
+    if request.recursive and not found.split and request.split == stated_split(path.parts):
+        found = found._replace(split=request.split or "")  # It was chosen from those below a directory.
+    path = found.path
     if request.allow_partial:  # An index may name files that are lost. The reader says so.
         files = tuple(file for file in files if file.is_there())
+        found = found._replace(files=files)
     if not path.is_dir() or not files:
-        return SourceFiles(path, format_, files, opened=opened, manifest=manifest)
+        return found
     behind = {file.real() for file in files if file.is_symlink()}
     others = [entry for entry in unrelated_files(format_, path) if _counts(entry, path)]
     if behind:
@@ -262,12 +293,34 @@ def dataset_at(path: Place, request: SourceRequest, format_: Format | None = Non
         here = (entry for entry in others if entry.parent == path)
         others = [entry for entry in here if entry.is_symlink() or not entry.is_dir()]
     if not others:
-        return SourceFiles(path, format_, files, opened=opened, manifest=manifest)
+        return found
     first = printable("/".join(_names(others[0], path)))
     many = f"{len(others):,} other files, such as {first}" if len(others) > 1 else f"another file, {first}"
     own = {_below(file, path) for file in files if file != path and file.relative(path) is not None}
     has_below = any(_below(entry, path) not in {"", *own} for entry in others)
-    return SourceFiles(path, format_, files, many, has_below, opened=opened, manifest=manifest)
+    return found._replace(left_out=many, below=has_below)
+
+
+def _of_one_split(found: SourceFiles, wanted: str | None, *, every_split: bool) -> SourceFiles:
+    """Return a dataset limited to one split, if the names of its files state several.
+
+    With `every_split`, and without one that is wanted, it has all, and their names.
+
+    Raises:
+        FormatError: There is no split of that name.
+    """
+    path, format_ = found.path, found.format
+    splits = splits_of(path, found.files, titled=format_.names_are_titles)
+    if not splits or (len(splits) == 1 and wanted is None):
+        return found
+    hidden = set[Place]() if len(splits) == 1 else hidden_for(path, splits, chosen_split(path, splits, None))
+    if hidden and not hidden.isdisjoint(format_.files(path.hiding(hidden))):
+        return found  # An index names the files, so that they are one dataset.
+    if every_split and wanted is None:
+        return found._replace(other_splits=tuple(splits))
+    chosen = chosen_split(path, splits, wanted)
+    view = path.hiding(hidden_for(path, splits, chosen))
+    return found._replace(path=view, split=chosen, other_splits=tuple(name for name in splits if name != chosen))
 
 
 def _below(entry: Place, directory: Place) -> str:
@@ -322,7 +375,7 @@ def check_unchanged(before: Mapping[Place, Identity], datasets: Iterable[SourceF
                 dataset._replace(
                     files=tuple(
                         file
-                        for file in dataset.format.files(dataset.path.asking(listing))
+                        for file in dataset.format.files(dataset.path.hiding(()).asking(listing))
                         if file in before or file.is_there()
                     ),
                     opened={},

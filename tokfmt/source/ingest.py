@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
@@ -310,7 +311,8 @@ class Texts(TokenReader):
     def axis(self) -> TokenReader:
         """The token axis of all records, in a temporary directory."""
         if self._axis is None:
-            self._axis = ingested(self.records, self.encoder)
+            self._axis, stated = ingested(self.records, self.encoder), self.records.info
+            self._axis.info = replace(self._axis.info, split=stated.split, other_splits=stated.other_splits)
         return self._axis
 
     @property

@@ -59,6 +59,7 @@ from tokfmt.source.stored import (
     decided,
     known_separator,
     notes_on_tokenizers,
+    unread_splits,
     without_leads,
 )
 from tokfmt.wording import printable
@@ -159,21 +160,25 @@ def open_dataset(
             files = find_one(request, listing)
         elif files[0].path.listing is not listing:
             files = [one.asking(listing) for one in files]
-        format_ = files[0].format
+        format_, split, wanted = files[0].format, files[0].split, request.split
+        request = replace(request, split=None) if split else request
         manifests, ignored = manifests_beside(files, request, of_folder)
         request, written = as_written(format_, request, manifests)
         stated = known_separator(request.eos, [one.path for one in files], manifests)
         hints = hints_of(files[0], request, stated, reading)
         opened = {place: file for one in files for place, file in one.hand_out(keep=reading.keeps_files).items()}
         stored = _inspected(files, read_options(format_, request), hints._replace(files=opened))
+        if split:
+            stored.info = replace(stored.info, split=split, other_splits=files[0].other_splits)
         stored, damage = _complete(stored, files, request, manifests, reads_ends=reading.reads_ends)
         info = stored.info
+        said = (unread_splits(info),) if info.other_splits and wanted is None else ()
         source = Source(
             tuple(one.path for one in files),
             format_,
             stored,
             stated or Separator(None),
-            (*ignored, *written, *_notes(files, request, info, manifests)),
+            (*ignored, *written, *said, *_notes(files, request, info, manifests)),
             tokenizers=(info.made_by,) if format_.is_computed else tuple(one.tokenizer for one in manifests),
             left_out=tuple(one.left_out for one in files if one.left_out),
             damage=damage,
@@ -345,7 +350,7 @@ def _complete(
         refuse_incomplete(directory, names, partial=request.allow_partial, left_out=left_out)
         for dataset in files
         if dataset.path.is_dir()
-        for directory, names in names_by_directory(dataset.files).items()
+        for directory, names in names_by_directory(dataset.visible).items()
     ]
     if request.allow_partial and reads_ends:
         damage = stored.info.damage

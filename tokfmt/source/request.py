@@ -73,6 +73,10 @@ class SourceRequest:
     every_end: bool = False
 
     def __post_init__(self) -> None:
+        if "split" in self.options:  # The option of a format, and --split, mean the same.
+            others = {name: value for name, value in self.options.items() if name != "split"}
+            object.__setattr__(self, "split", self.split or str(self.options["split"]))
+            object.__setattr__(self, "options", others)
         for name, value in (("eos", self.eos), ("bos", self.bos)):
             if value is not None:
                 fitted = fit(name, value, EosChoice, {"minimum": 0, "maximum": sys.maxsize})
@@ -131,8 +135,7 @@ class SourceRequest:
 
     def of_split(self, split: str) -> SourceRequest:
         """Return the request for one split of the same sources."""
-        others = {name: value for name, value in self.options.items() if name != "split"}
-        return replace(self, options=others, split=split)
+        return replace(self, split=split)
 
 
 class Reading(NamedTuple):
@@ -447,6 +450,8 @@ class SourceFiles(NamedTuple):
         opened: The open files that were looked at to detect the format, by path; see `hand_out`.
         manifest: The manifest beside it, if it was read already.
         inspections: Its inspections, if the caller has more use for them.
+        split: The split that `path` is limited to, if the names of files state several; "" otherwise.
+        other_splits: The splits that it hides.
     """
 
     path: Place
@@ -459,6 +464,13 @@ class SourceFiles(NamedTuple):
     opened: dict[Place, File] = {}  # noqa: RUF012 - never changed: files are taken from those that are given
     manifest: Manifest | None = None
     inspections: Inspections | None = None
+    split: str = ""
+    other_splits: tuple[str, ...] = ()
+
+    @property
+    def visible(self) -> list[Place]:
+        """The files but for those of other splits."""
+        return [file for file in self.files if str(file) not in self.path.hidden]
 
     def asking(self, listing: Listing) -> SourceFiles:
         """Return the same with places that ask a listing."""
@@ -485,5 +497,5 @@ class SourceFiles(NamedTuple):
             yield from one.all()
 
 
-Found = Mapping[tuple[Place, str | None], SourceFiles]
-"""Datasets that were found already, by path and the given name of the format."""
+Found = Mapping[tuple[Place, str | None, str | None], SourceFiles]
+"""Datasets that were found already, by path, and the given names of the format and of the split."""

@@ -16,7 +16,7 @@ import numpy as np
 from tokfmt.core.format import Format
 from tokfmt.core.raw_ids import byte_swapped
 from tokfmt.core.reader import Damage, Info, Inner, Layout, Separators, TokenReader
-from tokfmt.core.records import RecordReader
+from tokfmt.core.records import RecordInfo, RecordReader
 from tokfmt.core.tokenizer_ids import TokenizerIds, wrapped_bits
 from tokfmt.errors import (
     ConversionError,
@@ -176,12 +176,20 @@ class Source(NamedTuple):
         """The notes on the dataset itself, without those on its manifest and on other files in its directory."""
         info = self.reader.info
         undivided = _undivided(info, self.separator) if isinstance(info, Info) else []
-        return tuple(dict.fromkeys((*info.inferred, *info.notes, *self.accepted, *self.separator.guess, *undivided)))
+        splits = [note for note in (unread_splits(info),) if note in self.notes]
+        return tuple(
+            dict.fromkeys((*splits, *info.inferred, *info.notes, *self.accepted, *self.separator.guess, *undivided))
+        )
 
     @property
     def accepted(self) -> tuple[str, ...]:
         """The notes on what is left out because the user accepted its loss."""
         return tuple(loss.note for loss in self.reader.info.lost)
+
+
+def unread_splits(info: Info | RecordInfo) -> str:
+    """Return the note on the splits that are not read."""
+    return f"split {info.split} is read, not {', '.join(info.other_splits)}; --split NAME reads another"
 
 
 def axes_of(sources: Iterable[Source]) -> list[TokenReader]:
@@ -219,7 +227,7 @@ def tokenizer_of(name: str | None, **how: Any) -> TokenizerHandle | None:
 def files_of_sources(sources: Iterable[Source], listing: Listing | None = None) -> list[SourceFiles]:
     """Return the files of opened datasets, whose places carry a listing."""
     return [
-        SourceFiles(path, source.format, tuple(source.format.files(path)))
+        SourceFiles(path, source.format, tuple(source.format.files(path.hiding(()))))
         for source in sources
         for path in (path.asking(listing) for path in source.paths)
     ]

@@ -222,7 +222,7 @@ def check(request: CheckRequest, progress: Progress | None = None) -> Iterator[C
     try:
         splits = Splits()
         with Listing() as listing:
-            for path in dataset_paths(request.source):
+            for path in dataset_paths(request.source, every_split=True):
                 # A check of a small dataset in a store would otherwise list its directory 50 times. On this machine,
                 # only the opening of its reader asks once.
                 place = path.asking(Listing() if path.is_local else listing)
@@ -266,7 +266,10 @@ class _Checking:
     def report(self) -> CheckReport:
         """Run every check, close what was inspected, and return the report."""
         try:
-            return self._report()
+            report = self._report()
+            if report.dataset is not None and not report.dataset.split and (of := report.dataset.other_splits):
+                report.notes += (f"the splits {', '.join(of)} are checked together; --split NAME checks one",)
+            return report
         finally:
             self.inspections.close()
 
@@ -280,7 +283,7 @@ class _Checking:
         try:
             if self.request.format:  # else the detection looks at it
                 probe_of(registry.of_prefix(self.path))
-            dataset = dataset_at(self.path, self.request)._replace(inspections=self.inspections)
+            dataset = dataset_at(self.path, self.request, every_split=True)._replace(inspections=self.inspections)
         except FormatError as error:
             self.result.add([Finding.of("TF900", error)], meanings(None))
             return self.result
@@ -288,6 +291,8 @@ class _Checking:
             why = str(error).partition(": ")[2] or str(error)
             self.result.add([Finding("TF900", "error", str(self.path), why)], meanings(None))
             return self.result
+        if dataset.split:
+            self.path, self.request = dataset.path, replace(self.request, split=None)
         format_ = dataset.format
         self.result.format, codes = format_.name, meanings(format_)
         self.result.dataset = dataset._replace(opened={}, inspections=None)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tokfmt.commands.convert.arrangement import Arrangement, Shares, SplitTarget, arranged
 from tokfmt.commands.convert.destination import Destination
 from tokfmt.commands.convert.inputs import Inputs
-from tokfmt.commands.convert.losses import record_losses
+from tokfmt.commands.convert.losses import left_splits, record_losses
 from tokfmt.commands.convert.publish import Workplace
 from tokfmt.commands.convert.report import PortionCounts, Written
 from tokfmt.commands.convert.request import Notes, Request
@@ -87,7 +87,9 @@ def copy_lines(
     copy = path if is_plain else copies_in(workers) / "lines"
     copied = copy_records(readers, copy, request.select, paths_of(sources), workers, notes)
     skipped = [(source, copied.skipped[k]) for k, source in enumerate(sources)]
-    accepted = record_losses(skipped, destination.format, request.source.allow_loss).accepted(request)
+    losses = record_losses(skipped, destination.format, request.source.allow_loss)
+    losses.found.extend(left_splits(sources, request.source))
+    accepted = losses.accepted(request)
     counts = [PortionCounts(first, copied.records, copied.tokens, None, len(copied.blocks))]
     if not is_plain:
         lines = LineReader(copy, copied.records)

@@ -155,9 +155,9 @@ def _joined(losses: Sequence[Loss]) -> list[Loss]:
 
 def known_losses(request: Request, inputs: Inputs, destination: Destination) -> list[Loss]:
     """Return the losses that are known of sources that hold tokens, without reading a token."""
-    axes = axes_of(inputs.read)
+    axes, splits = axes_of(inputs.read), left_splits(inputs.sources, request.source)
     if not axes or destination.copies_lines:
-        return []
+        return splits
     axis = axes[0] if len(axes) == 1 else Concat(axes)
     if request.select is not None and len(axes) == len(inputs.read):
         axis = Slice(axis, *parse_selection(request.select, axis.info.sequences, paths_of(inputs.sources)))
@@ -266,8 +266,7 @@ def _losses_of_axis(
     masks = traits.keeps_masks and "loss-mask" not in allow_loss and axis.marks(0, 0) is not None
     rows = traits.keeps_boundaries and axis.info.segmented and not axis.info.inner
     stored = {"loss-mask": masks, "inner-boundaries": rows and "inner-boundaries" not in allow_loss}
-    split_chosen = request.split is not None or "split" in request.options
-    losses = _of_sources(sources, masks=traits.keeps_masks, are_stored=masks, split_chosen=split_chosen)
+    losses = _of_sources(sources, masks=traits.keeps_masks, are_stored=masks) + left_splits(sources, request)
     of_records = any(isinstance(source.reader, RecordReader) for source in sources)
     if of_records and axis.marks(0, 0) is not None and not any(loss.name == "loss-mask" for loss in losses):
         losses.append(Loss("loss-mask", axis.info.loss_masks or "loss masks of its records"))  # no first record said so
@@ -456,7 +455,14 @@ def _fields(source: Source, skipped: SkippedRecords, *, located: bool) -> str:
     return f"fields {where}of {counted(skipped.others, 'record')} ({', '.join(counts)}{first})"
 
 
-def _of_sources(sources: Sequence[Source], *, masks: bool, are_stored: bool, split_chosen: bool) -> list[Loss]:
+def left_splits(sources: Sequence[Source], request: SourceRequest) -> list[Loss]:
+    """Return the loss of the splits that are not read, unless the request names the split."""
+    others = [", ".join(info.other_splits) for info in (source.reader.info for source in sources) if info.other_splits]
+    how = "--split NAME or --from-opt split=NAME reads one"
+    return [Loss("splits", f"the other splits ({each}; {how})") for each in others if request.split is None]
+
+
+def _of_sources(sources: Sequence[Source], *, masks: bool, are_stored: bool) -> list[Loss]:
     """Return the losses that sources state themselves; with `masks`, also of labels that a recipe can make again.
 
     Masks that `are_stored` are not counted: that can take as long as to read them.
@@ -468,10 +474,6 @@ def _of_sources(sources: Sequence[Source], *, masks: bool, are_stored: bool, spl
             losses += [Loss("loss-mask", reader.info.loss_masks)] if reader.info.loss_masks else []
         elif masks or not (source.made_labels and reader.has_labels):  # the recipe makes its labels again
             losses += _masks(replace(reader.info, odd=None) if are_stored else reader.info)
-        if (info := reader.info).other_splits and not split_chosen:
-            others = ", ".join(info.other_splits)
-            others_left = f"the other splits ({others}; --split NAME or --from-opt split=NAME reads one)"
-            losses.append(Loss("splits", others_left))
     return losses
 
 

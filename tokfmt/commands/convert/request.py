@@ -101,7 +101,7 @@ class Request:
                     )
                 raise OptionError(problem, name="seq-len")
             options["seq_len"] = self.seq_len
-        if self.source.split and "split" in names:
+        if self.source.split and not self.arrangement.shares and "split" in names:
             options.setdefault("split", self.source.split)
         return options
 

@@ -149,7 +149,10 @@ def _verify(
     from tokfmt.commands.convert.verify import verify_tokens
 
     format_ = destination.format
-    options = needed_to_read(format_, asdict(portion.options))
+    written = asdict(portion.options)
+    options = needed_to_read(format_, written, {"split"})
+    if path.is_dir() and written.get("split"):  # A file states no split.
+        options["split"] = written["split"]
     if destination.rows is not None or (destination.traits.keeps_boundaries and content.reader.info.is_samples):
         options["view"] = "samples"
     return verify_tokens(content, path, format_, target, options, workers, progress)

@@ -53,7 +53,7 @@ from tokfmt.model.readers import ContentReader
 from tokfmt.run.execute import make_executor, worker_count
 from tokfmt.run.plan import Workers
 from tokfmt.run.progress import Progress
-from tokfmt.source.discover import check_unchanged, dataset_at, dataset_paths, snapshot
+from tokfmt.source.discover import check_unchanged, dataset_at, dataset_paths, snapshot, without_named
 from tokfmt.source.ingest import as_stored, encoder_for, ingest, note_on_chats
 from tokfmt.source.manifest import extent
 from tokfmt.source.open import contradicted, open_dataset, presuming
@@ -165,7 +165,13 @@ def _stats(request: StatsRequest, progress: Progress, groups_to: Publisher | Non
                 except (FormatError, DetectionError) as error:
                     return error
 
-            for path, outcome in zip(paths, side_by_side(opened, paths), strict=True):
+            outcomes = list(side_by_side(opened, paths))
+            found = [outcome[0] for outcome in outcomes if isinstance(outcome, tuple)]
+            counted_ones = without_named(found) if request.source.recursive else found
+            for path, outcome in zip(paths, outcomes, strict=True):
+                if isinstance(outcome, tuple) and outcome[0] not in counted_ones:
+                    outcome[2].reader.close()
+                    continue
                 with run.recording_failure(path):
                     if isinstance(outcome, TokfmtError):
                         raise outcome

@@ -12,6 +12,7 @@
     FOLDER/*.npy, FOLDER/*.h5       one stream in natural order of the names, unless one of the next rows applies
     tokens.npy and cu_seqlens.npy   (N,) and (D + 1,): 0, and the ends of D documents; also input_ids.npy, and
                                     offsets.npy or lengths.npy (D,). Other arrays beside them are not read
+    tokens.bin and an array of ends torchtitan: bare integers, and document_offsets.npy or one of those above
     tokens.bin and index.npy        with metadata.json {"dtype"}; (D, 2): first token and length of each document
     PREFIX_K.bin and metadata.yaml  tatm, with tokenized_info: each file ends in zeros that fill it
     X and X.json                    Model-Optimizer: num_samples rows of seq_length + 1 u32, each of which begins with
@@ -68,7 +69,7 @@ from tokfmt.formats.array.described import (
     zeros_at_end,
 )
 from tokfmt.formats.array.named import ENDS, IDS, MARKS, arrays_of_zip, hdf5_layout, npz_layout, zarr_layout
-from tokfmt.formats.array.options import ReadOptions, WriteOptions
+from tokfmt.formats.array.options import Dtype, ReadOptions, WriteOptions
 from tokfmt.formats.array.shapes import array_length, bare_layout, boundaries_of, header_sections, npy_layout, side_of
 from tokfmt.formats.array.writer import PairWriter, RowWriter, Writer
 from tokfmt.formats.cells import CellsReader
@@ -87,7 +88,8 @@ from tokfmt.formats.npy import MAGIC, header_of
 from tokfmt.formats.zarr_arrays.store import Zipped, open_store
 from tokfmt.wording import counted
 
-INDEX, TATM = "index.npy", "metadata.yaml"
+INDEX, TATM, BARE = "index.npy", "metadata.yaml", "tokens.bin"
+_BARE: dict[int, Dtype] = {2: "uint16", 4: "uint32", 8: "uint64"}
 HDF5 = b"\x89HDF\r\n\x1a\n"
 _IN_ZIP = re.compile(
     rb"PK\x01\x02[\s\S]{24}(\x07\0[\s\S]{16}\.z(array|group)|\x09\0[\s\S]{16}zarr\.json)"
@@ -235,7 +237,7 @@ class ArrayFormat(FlatFormat):
         if kind in ("pair", "single"):
             return [path / _pair_in(names)[0]]
         if kind == "index":
-            return [path / "tokens.bin"]
+            return [path / BARE]
         if kind == "zarr":
             return [path]
         if kind == "tatm":
@@ -310,9 +312,16 @@ class ArrayFormat(FlatFormat):
         """Return the layout of an array of tokens and one of boundaries."""
         names = _pair_in(names_in(path))
         tokens, index = self.open_tokens(path / names[0], hints), open_file(path / names[1])
-        layout, ends = npy_layout(tokens, options), header_of(index)
+        ends = header_of(index)
         extent, problems = stated_tokens(index, ends.dtype, array_length(index, ends), "TF792", begin=ends.begin)
         bounded_entries(index.path, extent.tokens, tokens)
+        if names[0] == BARE:  # The number of tokens shows their width.
+            last = extent.file.array(extent.begin, extent.tokens, extent.dtype)
+            count = int(last.sum() if index.path.stem == "lengths" else last[-1:].sum())
+            bare: Dtype = next((name for width, name in _BARE.items() if count * width == tokens.size), "uint32")
+            layout = bare_layout(tokens, replace(options, bare=bare))
+        else:
+            layout = npy_layout(tokens, options)
         stated = sum(one.tokens for one in layout.extents)
         starts, wrong = boundaries_of(index.path.stem, extent, stated, options)
         return replace(
@@ -331,7 +340,7 @@ class ArrayFormat(FlatFormat):
 
     def _indexed(self, path: Place, options: ReadOptions, hints: Hints) -> FileLayout:  # noqa: ARG002
         """Return the layout of tokens.bin, index.npy and metadata.json."""
-        tokens, index = self.open_tokens(path / "tokens.bin", hints), open_file(path / INDEX)
+        tokens, index = self.open_tokens(path / BARE, hints), open_file(path / INDEX)
         described = path / "metadata.json"
         stated = json_object(open_file(described), TEXT) if described.is_file() else {}
         extent, problems = whole_tokens(tokens, stated_dtype(described, stated.get("dtype")), "TF792")
@@ -387,7 +396,7 @@ def _kind_of(names: Sequence[str]) -> str:
     """Return what the names in a folder show: which of the layouts of the page it may have."""
     if not MARKS.isdisjoint(names):
         return "zarr"
-    if {"tokens.bin", INDEX} <= set(names):
+    if {BARE, INDEX} <= set(names):
         return "index"
     tokens, ends = _pair_in(names)
     if tokens:
@@ -408,9 +417,11 @@ def _pair_in(names: Sequence[str]) -> tuple[str, str]:
     """
     arrays = [name[:-4] for name in names if name.endswith(".npy") and not name.startswith((".", "_"))]
     tokens = next((name for name in IDS if name in arrays), "")
+    ends = next((f"{name}.npy" for name in ENDS if name in arrays), "")
+    if ends and BARE in names and not tokens:
+        return BARE, ends
     if len(arrays) < 2 or not tokens or any(name.startswith(tokens) for name in arrays if name != tokens):
         return "", ""
-    ends = next((f"{name}.npy" for name in ENDS if name in arrays), "")
     return f"{tokens}.npy", ends
 
 

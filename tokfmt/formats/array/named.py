@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tokfmt.formats.hdf5_arrays.container import Array
 
 IDS = ("tokens", "input_ids")
-ENDS = ("cu_seqlens", "offsets", "lengths")
+ENDS = ("cu_seqlens", "offsets", "lengths", "document_offsets")
 MARKS = frozenset((".zarray", ".zgroup", "zarr.json"))  # one of them is at the root of a zarr store
 _LOOKED_INTO = 64  # arrays of an .npz that are not read, whose headers are looked at
 

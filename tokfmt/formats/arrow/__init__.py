@@ -54,7 +54,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -62,9 +62,10 @@ from tokfmt.base.options import LazyAttribute
 from tokfmt.core.findings import Code
 from tokfmt.core.format import Confidence, Format, Hints, Probe, Target, WriterTraits
 from tokfmt.core.inspection import Inspection
-from tokfmt.errors import CorruptError, FormatError
+from tokfmt.errors import CorruptError, FormatError, UnsupportedError
 from tokfmt.files.file import names_in, natural_key, open_file
 from tokfmt.files.place import Place
+from tokfmt.files.splits import splits_of
 from tokfmt.formats.arrow.container import begins_old
 from tokfmt.formats.arrow.options import Found, ReadOptions, WriteOptions
 from tokfmt.formats.folders import inside, json_object
@@ -72,6 +73,14 @@ from tokfmt.wording import printable
 
 _SHARD = re.compile(r"(.+?)-(\d{5})-of-(\d{5})(?:-\w+)?\.(?:parquet|pq)")
 _LARGEST_JSON = 1 << 24
+_OF_TABLES = re.compile(r"\d{5}-[\d-]*[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-")
+"""The number and the UUID in names of the files of Delta Lake, Iceberg and Spark."""
+_PARTITIONS = 16  # directories such as `day=1` above a file
+_READS_TABLE = {
+    "Delta Lake": "deltalake.DeltaTable(PATH).to_pyarrow_table() reads it; pyarrow.parquet.write_table writes Parquet",
+    "Iceberg": "StaticTable.from_metadata(PATH).scan().to_arrow() of pyiceberg reads it; pyarrow.parquet.write_table "
+    "writes Parquet",
+}
 
 
 class Columnar(Format):
@@ -133,6 +142,7 @@ class Parquet(Columnar):
     name = "parquet"
     title = "Parquet: token IDs, packed rows, or text"
     extensions = (".parquet", ".pq")
+    has_splits = True
     hundred = 660
     Container = LazyAttribute("tokfmt.formats.arrow.container", "ParquetContainer")
     Writer = LazyAttribute("tokfmt.formats.arrow.writer", "ParquetWriter")
@@ -140,11 +150,14 @@ class Parquet(Columnar):
     def sniff(self, probe: Probe) -> Confidence | None:
         if not probe.is_directory:
             return Confidence.CERTAIN if probe.head.startswith(b"PAR1") else None
+        if _log_of(probe.path, probe.entries):
+            return Confidence.CERTAIN  # opening refuses it by name
         data = probe.path / "data"
         names = [*probe.entries, *(names_in(data) if "data" in probe.entries and data.is_dir() else ())]
         return Confidence.STRUCTURE if any(name.endswith((".parquet", ".pq")) for name in names) else None
 
     def find(self, path: Place, split: str | None = None) -> Found:
+        _refuse_table(path)
         if not path.is_dir():
             shard = _SHARD.fullmatch(path.name)
             _refuse_split(path, split, shard[1] if shard else None)
@@ -154,17 +167,17 @@ class Parquet(Columnar):
             home, names = path / "data", _named(path / "data", ".parquet", ".pq")
         if not names:
             raise FormatError(path, "holds no *.parquet")
-        shards = [_SHARD.fullmatch(name) for name in names]
-        if not all(shards):
-            _refuse_split(path, split)
-            return Found([home / name for name in names])
-        splits: dict[str, list[re.Match[str]]] = {}
-        for shard in shards:
-            if shard is not None:
-                splits.setdefault(shard[1], []).append(shard)
-        chosen = _chosen(path, split, list(splits))
-        others = tuple(name for name in splits if name != chosen)
-        return Found([home / shard[0] for shard in splits[chosen]], chosen if others else None, others)
+        files, shards = [home / name for name in names], [_SHARD.fullmatch(name) for name in names]
+        splits: dict[str, list[Place]] = {}
+        for file, shard in zip(files, shards, strict=True) if all(shards) else ():
+            splits.setdefault(shard[1] if shard else "", []).append(file)
+        named = splits or splits_of(home, files)
+        if len(named) < 2 and not splits:
+            _refuse_split(path, split, next(iter(named), None))
+            return Found(files)
+        chosen = _chosen(path, split, list(named))
+        others = tuple(name for name in named if name != chosen)
+        return Found(list(named[chosen]), chosen if others else None, others)
 
 
 class Arrow(Columnar):
@@ -220,6 +233,35 @@ class Arrow(Columnar):
 def _named(directory: Place, *suffixes: str) -> list[str]:
     found = (name for name in names_in(directory) if name.endswith(suffixes) and not name.startswith("."))
     return sorted((name for name in found if (directory / name).is_file()), key=natural_key)
+
+
+def _log_of(directory: Place, names: Collection[str]) -> str:
+    """Return the kind of the table that a directory is, if something beside its files says which of them count."""
+    if "_delta_log" in names:
+        return "Delta Lake"
+    below = directory / "metadata"
+    held = names_in(below) if {"metadata", "data"} <= set(names) and below.is_dir() else ()
+    return "Iceberg" if any(name.endswith(".metadata.json") for name in held) else ""
+
+
+def _refuse_table(path: Place) -> None:
+    """Refuse a table of Delta Lake or Iceberg, and a file or a partition of one: others in it may have replaced it.
+
+    Raises:
+        UnsupportedError: It is one.
+    """
+    is_file = not path.is_dir()
+    if is_file and not _OF_TABLES.search(path.name):
+        return
+    at = path.parent if is_file else path
+    for _ in range(_PARTITIONS):
+        kind = _log_of(at, names_in(at)) if at.is_dir() else ""
+        if kind:
+            what = f"is {'in ' * (at != path)}a table of {kind}, whose own records say which files count"
+            raise UnsupportedError(path, what, remedy=_READS_TABLE[kind])
+        if "=" not in at.name and at.name != "data":
+            return
+        at = at.parent
 
 
 def _refuse_split(path: Place, split: str | None, stated: str | None = None) -> None:
