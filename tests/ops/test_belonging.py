@@ -1,6 +1,7 @@
 """Files that a list, an index, a log or a recipe names belong to its dataset; the oracle is what was written by hand."""
 
 import json
+import struct
 import tarfile
 from io import BytesIO
 
@@ -12,7 +13,7 @@ from by_hand import megatron, saved
 from commands import run
 
 import tokfmt
-from tokfmt.errors import CorruptError, FormatError, TruncatedError, UnsupportedError
+from tokfmt.errors import CorruptError, FormatError, LossyConversionError, TruncatedError, UnsupportedError
 
 DOCUMENTS = {"a": [[5, 6, 0], [7, 0]], "b": [[8, 9, 1, 0]]}
 
@@ -162,3 +163,32 @@ def test_lines_of_internlm_without_a_meta_are_read(tmp_path):
     saved(home / "train" / "cn" / "a.bin", b'{"tokens": [1, -5, 6]}\n{"tokens": [7, ')
     with pytest.raises(TruncatedError, match="ends inside a line"):
         tokfmt.convert(home, tmp_path / "o.jsonl")
+
+
+def neox(path, ids):
+    """Write a pair of GPT-NeoX of int32."""
+    lengths = np.array([len(one) for one in ids], "<i4")
+    begins = np.cumsum([0, *(4 * lengths[:-1])]).astype("<i8")
+    head = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 4, len(ids), len(ids) + 1)
+    numbers = np.arange(len(ids) + 1, dtype="<i8")
+    saved(path.with_suffix(".idx"), head + lengths.tobytes() + begins.tobytes() + numbers.tobytes())
+    saved(path, np.concatenate(ids).astype("<i4").tobytes())
+
+
+def test_labels_of_gpt_neox_are_the_loss_mask_of_their_tokens(tmp_path):
+    home, ids = tmp_path / "data", [[5, 6, 0], [7, 8, 9, 0]]
+    labels = [[-100, 6, 0], [-100, -100, 9, 0]]
+    neox(home / "x_text_document.bin", ids)
+    neox(home / "x_label_document.bin", labels)
+    for path in (home, home / "x_text_document.bin", home / "x_text_document"):
+        tokfmt.convert(path, tmp_path / "o.parquet", eos="none", verify=True, overwrite=True)
+        stored = pq.read_table(tmp_path / "o.parquet")
+        assert stored["input_ids"].to_pylist() == ids
+        assert stored["labels"].to_pylist() == labels
+        with pytest.raises(LossyConversionError, match="labels of x_label_document.bin"):
+            tokfmt.convert(path, tmp_path / "o.pbin", eos=0)
+    with pytest.raises(UnsupportedError, match=r"holds labels.*Name x_text_document.bin"):
+        tokfmt.open(home / "x_label_document.bin")
+    neox(home / "x_label_document.bin", labels[:1])
+    with pytest.raises(CorruptError, match="x_label_document.bin: has other sequences"):
+        tokfmt.open(home)

@@ -566,11 +566,14 @@ def loss_mask(path: Place, tokens: int, code: str) -> tuple[Extent, list[Problem
 
 
 def mask_bytes(mask: Extent, start: int, stop: int) -> NDArray[np.uint8]:
-    """Return bytes `start <= i < stop` of a loss mask, each 0 or 1.
+    """Return bytes `start <= i < stop` of a loss mask, each 0 or 1. Of signed labels, a negative one does not count.
 
     Raises:
         CorruptError: If another byte occurs.
     """
+    if mask.dtype.kind == "i":
+        labels = mask.file.array(mask.begin + start * mask.dtype.itemsize, stop - start, mask.dtype)
+        return (labels >= 0).astype(np.uint8)
     found = mask.file.array(mask.begin + start, stop - start, np.dtype(np.uint8))
     if len(found) and int(found.max()) > 1:
         at = int(np.argmax(found > 1))

@@ -19,6 +19,8 @@
   indices, and of Fast-LLM, versions 2 and 3, which have spans of the loss.
 - With several prefixes, tokfmt writes a blend list of them, data_args.txt, and their counts, sequences.json. Both use
   names within the folder, and leave out prefixes without tokens, which upstream cannot map.
+- GPT-NeoX's X_label_document beside X_text_document has the labels of its tokens: those of -100 do not count in the
+  loss.
 - If an index is larger than 64 MiB, `show` reads only the entries that it needs.
 - Not stored: checksum, tokenizer, masks.
 Source: NVIDIA/Megatron-LM d98e8a64 and megatron-core 0.16.1, EleutherAI/gpt-neox, huggingface/datatrove, run;
@@ -33,7 +35,7 @@ import os
 import re
 import shlex
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
@@ -99,6 +101,9 @@ _DIGITS = 15  # digits of a whole number that a float holds exactly
 _WORDS = 8  # words that are looked at in the beginning of a possible blend list
 _LONGEST = 4096  # characters of a path that a file system or a store takes; a client of stores panics at 64 KiB
 SPLITS = ("train", "valid", "test")
+_TEXTS, _LABELS = (re.compile(rf"(.+)_{key}_(document|sentence)") for key in ("text", "label"))
+"""The names of the tokens and of the labels that GPT-NeoX's preprocess_data_with_mask.py writes."""
+_UNCOUNTED = -100  # the label of a token that does not count in the loss
 LISTED, SIZES = "data_args.txt", "sequences.json"
 """Files in a folder of several prefixes, named after the options of Megatron that read them.
 
@@ -311,11 +316,15 @@ class Megatron(FlatFormat):
         found = [one for one in found if one.is_file() or _is_index(self.names(one)[1])]
         # Beside others, a .bin with a name that only Megatron-LM gives is one whose index is missing.
         known = set(found)
-        return [*found, *(one for one in files_named(path, _OF_A_KEY) if known and one not in known)]
+        found += [one for one in files_named(path, _OF_A_KEY) if known and one not in known]
+        stems = {one.stem for one in found}  # Labels belong to the tokens beside them.
+        return [one for one in found if not _LABELS.fullmatch(one.stem) or _text_of(one.stem) not in stems]
 
     def files(self, path: Place) -> list[Place]:
         if not self._is_list(path):
             own = super().files(path)
+            labels = (self.labels(one) for one in own if one.suffix == self.suffixes[0])
+            own += [file for one in labels if one is not None for file in self.names(one)]
             beside = [path / name for name in (LISTED, SIZES) if (path / name).is_file()] if path.is_dir() else []
             return [*own, *(one for one in beside if one.name == SIZES or _lists_only(one, own))]
         return [path, *self.named(path)]
@@ -372,16 +381,53 @@ class Megatron(FlatFormat):
         path = self.names(file.path)[1]
         if not path.exists():
             raise FormatError(path, "no such file", remedy=_KILLED)
+        labels = self.labels(file.path)
+        if _LABELS.fullmatch(file.path.stem) and (_first_labels(file) == _UNCOUNTED).any():
+            text = _text_of(file.path.stem) + file.path.suffix
+            remedy = f"Name {printable(text)}, whose tokens they are the labels of"
+            raise UnsupportedError(file.path, "holds labels, of which -100 does not count in the loss", remedy=remedy)
         index, by_document = hints.opened(path), options.unit == "documents"
-        lazy = hints.few_sequences and options.dtype is None
+        lazy = hints.few_sequences and options.dtype is None and labels is None
         if lazy and (file_layout := lazy_layout(file, index, by_document=by_document)):
             return file_layout
         if index.size <= MOST_AT_ONCE:
             index.prefetch([(0, index.size)], keep=True)
         try:
-            return pair_layout(file, index, options, partial=hints.allow_partial)
+            layout = pair_layout(file, index, options, partial=hints.allow_partial)
         finally:
             index.close()  # A dataset may have thousands of indexes.
+        return layout if labels is None else _labeled(layout, labels, self.names(labels)[1], options)
+
+    def labels(self, path: Place) -> Place | None:
+        """Return the file of labels of GPT-NeoX beside a token file, if there is one with its index."""
+        found = _TEXTS.fullmatch(path.stem)
+        place = path.with_name(f"{found[1]}_label_{found[2]}{path.suffix}") if found else None
+        return place if place is not None and place.is_file() and _is_index(self.names(place)[1]) else None
+
+
+def _text_of(stem: str) -> str:
+    """Return the name of the tokens that a file of labels belongs to."""
+    return _LABELS.sub(r"\1_text_\2", stem)
+
+
+def _first_labels(file: File) -> NDArray[np.int32]:
+    return file.array(0, min(file.size // 4, 1 << 12), "<i4").astype(np.int32)
+
+
+def _labeled(layout: FileLayout, labels: Place, index: Place, options: ReadOptions) -> FileLayout:
+    """Return the layout of tokens with the labels of GPT-NeoX beside them: -100 where a token does not count."""
+    with closing(open_file(index)) as opened:
+        beside = pair_layout(open_file(labels), opened, replace(options, dtype=None))
+    mine, theirs = ([one.tokens for one in each.extents] for each in (layout, beside))
+    wrong = [problem for problem in beside.problems if problem.is_fatal]
+    starts, others = (offsets_of([]) if each.starts is None else each.starts for each in (layout, beside))
+    if not wrong and (mine != theirs or not np.array_equal(starts, others)):
+        expected, found = (counted(sum(tokens), "token") for tokens in (mine, theirs))
+        what, remedy = "has other sequences than the tokens that it labels", "Write both again, or move it away"
+        wrong = [fatal("TF604", CorruptError(labels, what, expected=expected, found=found, remedy=remedy))]
+    return replace(
+        layout, masks=beside.extents, loss_masks=f"labels of {labels.name}", problems=[*layout.problems, *wrong]
+    )
 
 
 def _in_parts(path: Place, index: Place, parts: Sequence[Place]) -> FormatError:
