@@ -155,3 +155,11 @@ def test_a_check_reads_all_splits(divided):
     assert said.returncode == 0
     assert "no findings" in said.stdout
     assert "the splits train, valid are checked together" in said.stdout or "train is read, not valid" in said.stdout
+
+
+def test_splits_that_are_named_together_are_said(divided, tmp_path):
+    endings = (".bin", ".jsonl", ".parquet", ".ds", ".npy", ".tar")
+    names = [one for one in divided.rglob("*") if one.suffix in endings]
+    said = run("convert", *names, tmp_path / "o.jsonl", "--eos", "none", is_merged=True, check=0)
+    assert "several splits are read together" in said.stdout
+    assert "5 sequences" in said.stdout

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tokfmt.errors import CorruptError, FormatError
 from tokfmt.files.file import read_whole
@@ -41,6 +41,11 @@ def splits_of(directory: Place, files: Sequence[Place], *, titled: bool = False)
         return {}  # An index names files elsewhere, or a store of zarr names its arrays.
     if _ENERGON in directory.entries() and (listed := directory / _ENERGON / "split.yaml").is_file():
         return _of_energon(listed, directory, files)
+    return _of_names(directory, files, titled=titled)
+
+
+def _of_names(directory: Place, files: Sequence[Place], *, titled: bool) -> Splits:
+    """Return the files of each split by their names alone; see `splits_of`."""
     splits: dict[str, list[Place]] = {}
     for file in files:
         splits.setdefault(stated_split(file.parts[len(directory.parts) :]), []).append(file)
@@ -51,6 +56,15 @@ def splits_of(directory: Place, files: Sequence[Place], *, titled: bool = False)
             return {}
         splits[_OTHERS if _USUAL in splits else _USUAL] = usual
     return splits
+
+
+def notes_on_splits(paths: Sequence[Place], *, titled: bool) -> Iterator[str]:
+    """Yield a note if the names of files that were given one by one, or match a pattern, state several splits."""
+    above = next((one for one in paths[0].parents if all(one in path.parents for path in paths)), None)
+    splits = {} if above is None else _of_names(above, paths, titled=titled)
+    if len(splits) > 1:
+        each = ", ".join(f"{printable(name)} ({counted(len(some), 'path')})" for name, some in splits.items())
+        yield f"several splits are read together: {each}"
 
 
 def stated_split(names: Sequence[str]) -> str:

@@ -103,6 +103,7 @@ _LONGEST = 4096  # characters of a path that a file system or a store takes; a c
 SPLITS = ("train", "valid", "test")
 _TEXTS, _LABELS = (re.compile(rf"(.+)_{key}_(document|sentence)") for key in ("text", "label"))
 """The names of the tokens and of the labels that GPT-NeoX's preprocess_data_with_mask.py writes."""
+_LABELS_LOOKED_AT = 1 << 14
 _UNCOUNTED = -100  # the label of a token that does not count in the loss
 LISTED, SIZES = "data_args.txt", "sequences.json"
 """Files in a folder of several prefixes, named after the options of Megatron that read them.
@@ -317,8 +318,10 @@ class Megatron(FlatFormat):
         # Beside others, a .bin with a name that only Megatron-LM gives is one whose index is missing.
         known = set(found)
         found += [one for one in files_named(path, _OF_A_KEY) if known and one not in known]
-        stems = {one.stem for one in found}  # Labels belong to the tokens beside them.
-        return [one for one in found if not _LABELS.fullmatch(one.stem) or _text_of(one.stem) not in stems]
+        texts = {one.stem for one in found}  # Labels belong to the tokens beside them.
+        labels = (one for one in found if _LABELS.fullmatch(one.stem) and _text_of(one.stem) in texts)
+        owned = {one for one in labels if _has_labels(one)}
+        return [one for one in found if one not in owned]
 
     def files(self, path: Place) -> list[Place]:
         if not self._is_list(path):
@@ -382,7 +385,7 @@ class Megatron(FlatFormat):
         if not path.exists():
             raise FormatError(path, "no such file", remedy=_KILLED)
         labels = self.labels(file.path)
-        if _LABELS.fullmatch(file.path.stem) and (_first_labels(file) == _UNCOUNTED).any():
+        if _LABELS.fullmatch(file.path.stem) and _has_labels(file.path):
             text = _text_of(file.path.stem) + file.path.suffix
             remedy = f"Name {printable(text)}, whose tokens they are the labels of"
             raise UnsupportedError(file.path, "holds labels, of which -100 does not count in the loss", remedy=remedy)
@@ -402,7 +405,9 @@ class Megatron(FlatFormat):
         """Return the file of labels of GPT-NeoX beside a token file, if there is one with its index."""
         found = _TEXTS.fullmatch(path.stem)
         place = path.with_name(f"{found[1]}_label_{found[2]}{path.suffix}") if found else None
-        return place if place is not None and place.is_file() and _is_index(self.names(place)[1]) else None
+        if place is None or not _has_labels(place) or not _is_index(self.names(place)[1]):
+            return None
+        return place
 
 
 def _text_of(stem: str) -> str:
@@ -410,8 +415,12 @@ def _text_of(stem: str) -> str:
     return _LABELS.sub(r"\1_text_\2", stem)
 
 
-def _first_labels(file: File) -> NDArray[np.int32]:
-    return file.array(0, min(file.size // 4, 1 << 12), "<i4").astype(np.int32)
+def _has_labels(path: Place) -> bool:
+    """Return whether one of the first numbers of a file is the label of a token that does not count in the loss."""
+    if not path.is_file():
+        return False
+    with closing(open_file(path)) as file:
+        return bool((file.array(0, min(file.size // 4, _LABELS_LOOKED_AT), "<i4") == _UNCOUNTED).any())
 
 
 def _labeled(layout: FileLayout, labels: Place, index: Place, options: ReadOptions) -> FileLayout:

@@ -27,6 +27,7 @@ from tokfmt.files.file import files_at_hand, refuse_stand_in
 from tokfmt.files.listing import Listing
 from tokfmt.files.place import Place, place_of
 from tokfmt.files.shard_names import names_by_directory, notes_on_shards, refuse_incomplete
+from tokfmt.files.splits import notes_on_splits
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.gap import Gap
 from tokfmt.model.readers import ContentReader, dataset_of, from_reader
@@ -119,7 +120,8 @@ def open_datasets(
         for before, after in pairwise(sources):
             _check_apart(before, after)
     if len(sources) > 1:
-        noted = notes_on_shards([path for source in sources for path in source.paths])
+        paths = [path for source in sources for path in source.paths]
+        noted = (*notes_on_shards(paths), *notes_on_splits(paths, titled=sources[0].format.names_are_titles))
         sources[0] = sources[0]._replace(notes=(*sources[0].notes, *noted))
     return sources
 
@@ -381,6 +383,7 @@ def _notes(
     yield from (*info.inferred, *info.notes)
     if len(files) > 1:
         yield from notes_on_shards([one.path for one in files])
+        yield from notes_on_splits([one.path for one in files], titled=files[0].format.names_are_titles)
     yield from (f"left out: {one.left_out}" for one in files if one.left_out)
     if request.split is not None and "split" not in option_names(files[0].format.read_options):
         yield f"--split is not used: {files[0].format.name} has no splits"
