@@ -326,7 +326,8 @@ class Megatron(FlatFormat):
     def files(self, path: Place) -> list[Place]:
         if not self._is_list(path):
             own = super().files(path)
-            labels = (self.labels(one) for one in own if one.suffix == self.suffixes[0])
+            at_hand = path.is_local or path.is_dir()  # else a store would be asked for each file that is opened
+            labels = (self.labels(one) for one in own if at_hand and one.suffix == self.suffixes[0])
             own += [file for one in labels if one is not None for file in self.names(one)]
             beside = [path / name for name in (LISTED, SIZES) if (path / name).is_file()] if path.is_dir() else []
             return [*own, *(one for one in beside if one.name == SIZES or _lists_only(one, own))]
@@ -384,14 +385,14 @@ class Megatron(FlatFormat):
         path = self.names(file.path)[1]
         if not path.exists():
             raise FormatError(path, "no such file", remedy=_KILLED)
-        labels = self.labels(file.path)
         if _LABELS.fullmatch(file.path.stem) and _has_labels(file.path):
             text = _text_of(file.path.stem) + file.path.suffix
             remedy = f"Name {printable(text)}, whose tokens they are the labels of"
             raise UnsupportedError(file.path, "holds labels, of which -100 does not count in the loss", remedy=remedy)
         index, by_document = hints.opened(path), options.unit == "documents"
-        lazy = hints.few_sequences and options.dtype is None and labels is None
-        if lazy and (file_layout := lazy_layout(file, index, by_document=by_document)):
+        lazy = hints.few_sequences and options.dtype is None
+        file_layout = lazy_layout(file, index, by_document=by_document) if lazy else None
+        if file_layout is not None and self._labels_of(file_layout) is None:
             return file_layout
         if index.size <= MOST_AT_ONCE:
             index.prefetch([(0, index.size)], keep=True)
@@ -399,7 +400,13 @@ class Megatron(FlatFormat):
             layout = pair_layout(file, index, options, partial=hints.allow_partial)
         finally:
             index.close()  # A dataset may have thousands of indexes.
+        labels = self._labels_of(layout)
         return layout if labels is None else _labeled(layout, labels, self.names(labels)[1], options)
+
+    def _labels_of(self, layout: FileLayout) -> Place | None:
+        """Return the file of labels of a token file, if there is one. Their writer stores both as int32."""
+        first = next((one for one in layout.extents if one.dtype == np.dtype("<i4")), None)
+        return None if first is None else self.labels(first.file.path)
 
     def labels(self, path: Place) -> Place | None:
         """Return the file of labels of GPT-NeoX beside a token file, if there is one with its index."""
