@@ -5,6 +5,7 @@ import json
 import os
 import tarfile
 from io import BytesIO
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -155,6 +156,16 @@ def test_a_check_reads_all_splits(divided):
     assert said.returncode == 0
     assert "no findings" in said.stdout
     assert "the splits train, valid are checked together" in said.stdout or "train is read, not valid" in said.stdout
+
+
+def test_a_check_looks_at_the_end_of_each_stream(tmp_path):
+    """train.bin and val.bin of nanoGPT."""
+    (tmp_path / "train.bin").write_bytes(joined([[1, 2, 50256]] * 50))
+    (tmp_path / "val.bin").write_bytes(joined([[3, 4, 50256]] * 50 + [[5]]))
+    (report,) = tokfmt.check(tmp_path, deep=True)
+    assert [(one.code, Path(one.path).name, one.offset) for one in report.findings if one.severity != "info"] == [
+        ("TF645", "val.bin", 302)
+    ]
 
 
 def test_splits_that_are_named_together_are_said(divided, tmp_path):

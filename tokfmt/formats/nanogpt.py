@@ -73,12 +73,13 @@ class NanoGptInspection(FlatInspection):
     def look(self, how: Audit) -> Iterator[Finding]:
         """See `Inspection.look`. The last token is compared with the separator, if that occurs in the data."""
         yield from super().look(how)
-        (extent,), ends = self.layout.extents, self.layout.eos_id if how.eos_id is None else how.eos_id
-        width, head = extent.dtype.itemsize, extent.file.array(0, min(extent.tokens, _LOOKED_AT), extent.dtype)
-        end = extent.tokens * width
-        after = self.layout.separators is Separators.AFTER
-        if after and (head == ends).any() and extent.file.array(end - width, 1, extent.dtype)[0] != ends:
-            yield Finding.of("TF645", CorruptError(extent.file.path, f"ends without {ends}", offset=end), "warning")
+        ends = self.layout.eos_id if how.eos_id is None else how.eos_id
+        for extent in self.layout.extents if self.layout.separators is Separators.AFTER else ():
+            head = extent.file.array(0, min(extent.tokens, _LOOKED_AT), extent.dtype)
+            end = extent.tokens * extent.dtype.itemsize
+            last = extent.file.array(end - extent.dtype.itemsize, 1, extent.dtype) if extent.tokens else head
+            if (head == ends).any() and last[0] != ends:
+                yield Finding.of("TF645", CorruptError(extent.file.path, f"ends without {ends}", offset=end), "warning")
 
 
 class NanoGpt(FlatFormat):
