@@ -42,11 +42,7 @@ def strangers_in(destination: Place) -> Objection:
 
 @dataclass(frozen=True, slots=True)
 class StoredFormat:
-    """The format of a destination in a store: a `files.store_publisher.StoredKind`.
-
-    Attributes:
-        format: The format that is written.
-    """
+    """The format of a destination in a store: a `files.store_publisher.StoredKind`."""
 
     format: Format
 
@@ -69,11 +65,8 @@ class StoredFormat:
         return manifest_path(url), *ledger_paths(url)
 
     def objects(self, url: Url, stated: str) -> Sequence[Url]:
-        """Return the objects of the dataset at an address, as its format and its manifest list them.
-
-        Args:
-            url: The address.
-            stated: Its format, if there is no manifest: that of the claim of an earlier run.
+        """Return the objects of the dataset at an address, as its format and its manifest list them. If there is no
+        manifest, `stated` is its format: that of the claim of an earlier run.
         """
         manifest, files = read_manifest(url), list[Place]()
         if url.is_there():
@@ -86,12 +79,7 @@ class StoredFormat:
         return list(dict.fromkeys([*urls, *(Url(url.scheme, url.authority, key) for key in own)]))
 
     def strangers(self, url: Url, stated: str) -> str:
-        """Return the reason not to replace what is at an address: the first object that belongs to no dataset there.
-
-        Args:
-            url: The address.
-            stated: As for `objects`; "" if no claim states it either.
-        """
+        """Return the reason not to replace what is at an address: the first object that belongs to no dataset there."""
         if not url.is_dir():
             return ""
         manifest = read_manifest(url)
@@ -138,16 +126,7 @@ def _format_of(directory: Place, stated: object) -> Format | None:
 
 
 def guard(destination: Place, paths: Iterable[PlaceLike], datasets: Iterable[SourceFiles] = ()) -> None:
-    """Refuse a destination that is a source, is inside or around one, or whose manifest would replace one.
-
-    Args:
-        destination: The path to write.
-        paths: The paths of the sources, as given.
-        datasets: The datasets of the sources. Each of their files is protected too.
-
-    Raises:
-        ConversionError: The destination or its manifest would replace a source.
-    """
+    """Refuse a destination that is a source, is inside or around one, or whose manifest would replace one."""
     if isinstance(destination, Url):
         _guard_address(destination, (*(file for dataset in datasets for file in dataset.files), *paths))
         return
@@ -209,11 +188,7 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 def refuse_foreign(destination: Place) -> None:
-    """Refuse a destination if a file that tokfmt did not write has the name of its manifest or ledger.
-
-    Raises:
-        ConversionError: There is such a file.
-    """
+    """Refuse a destination if a file that tokfmt did not write has the name of its manifest or ledger."""
     place = resolve_link(destination)
     if isinstance(place, Url):
         writable_store(place)  # An address that cannot be written is refused by its own name.
@@ -241,11 +216,9 @@ def _beginning_of_object(path: Url) -> str:
 
 
 def _beginning(path: str) -> str:
-    """Return the first 4 KiB of a file as text.
-
-    Returns:
-        " " for an empty file, and for anything that is not a readable regular file. "" if there is no file, or if its
-        directory cannot be searched: writing there then fails with the reason.
+    """Return the first 4 KiB of a file as text. The result is " " for an empty file, and for anything that is not a
+    readable regular file. It is "" if there is no file, or if its directory cannot be searched: writing there then
+    fails with the reason.
     """
     try:
         mode = os.lstat(path).st_mode
@@ -310,16 +283,8 @@ def taken_bytes(place: Path) -> int:
 
 
 def need_room(destination: Place, built: Path, minimum_bytes: int | None) -> None:
-    """Refuse a destination that does not fit on its file system.
-
-    Args:
-        destination: The path that the user named.
-        built: The path where it is built; bytes that an earlier run left there count as free.
-        minimum_bytes: Minimum size of the destination in bytes; None if it is not known.
-
-    Raises:
-        ConversionError: The file system has less free space.
-        OutageError: The spool of a destination in a store has less.
+    """Refuse a destination that does not fit on its file system. Bytes that an earlier run left where it is built count
+    as free.
     """
     free = None if minimum_bytes is None else free_bytes(built)
     if minimum_bytes is None or free is None or minimum_bytes <= free:

@@ -143,15 +143,8 @@ class Overview:
 
 
 def info(asked: SourceRequest, tokenizer: str | None = None) -> Overview:
-    """Identify a dataset of any size without reading all of it.
-
-    Args:
-        asked: The dataset, and how to read it.
-        tokenizer: The name, directory or tokenizer.json of a tokenizer, which decodes the first token IDs (default:
-            that of the manifest, if it is on this machine).
-
-    Raises:
-        TokfmtError: If the dataset cannot be opened, or an option is wrong.
+    """Identify a dataset of any size without reading all of it. The tokenizer decodes the first token IDs (default:
+    that of the manifest, if it is on this machine).
     """
     handle = tokenizer_of(tokenizer)
     request = asked.accepting(READS["info"])

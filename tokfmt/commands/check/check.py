@@ -142,11 +142,8 @@ class CheckReport:
         return html_table(f"check {self.path}: {severities}", ("severity", "code", "byte", "finding"), rows, self.notes)
 
     def add(self, findings: Iterable[Finding], meanings: Mapping[str, Code]) -> None:
-        """Count findings, and keep the first `limit` of each code.
-
-        Args:
-            findings: The findings, in order.
-            meanings: The explained codes. A finding without a remedy refers to the explanation of its code.
+        """Count findings, and keep the first `limit` of each code. A finding without a remedy refers to the explanation
+        of its code.
         """
         for each in findings:
             explained = f"tokfmt check --explain {each.code} explains it"
@@ -181,40 +178,20 @@ class CheckReport:
 
 @dataclass(frozen=True, slots=True)
 class CheckRequest:
-    """The datasets to check, and the options of `tokfmt check`.
+    """The datasets to check, and the options of `tokfmt check`."""
 
-    Attributes:
-        source: The paths, each a dataset, and their read options. If no split is given, every split is checked.
-        deep: Decode every token.
-        tokenizer: The tokenizer to compare with: its vocabulary, its end of text, and the text that IDs decode to.
-        against: The corpus whose documents the dataset must hold, in order.
-        ignore_order: Ignore the order of the documents when comparing with `against`.
-        jobs: The number of workers (default: one per core).
-        executor: "threads", or "auto": processes if there is much text to tokenize.
-        limit: The number of findings of one code that a report keeps.
-    """
-
-    source: SourceRequest
+    source: SourceRequest  # paths, each a dataset; every split is checked if none is given
     deep: bool = False
-    tokenizer: str | None = None
-    against: PathLike | None = None
-    ignore_order: bool = False
+    tokenizer: str | None = None  # its vocabulary, its end of text, and the text of IDs are compared
+    against: PathLike | None = None  # the corpus whose documents the dataset must hold, in order
+    ignore_order: bool = False  # ignore the order of the documents when comparing with `against`
     jobs: int | None = None
-    executor: Literal["threads", "auto"] = "threads"
-    limit: int = LIMIT
+    executor: Literal["threads", "auto"] = "threads"  # "auto": processes if there is much text to tokenize
+    limit: int = LIMIT  # the number of findings of one code that a report keeps
 
 
 def check(request: CheckRequest, progress: Progress | None = None) -> Iterator[CheckReport]:
-    """Check datasets one after the other, and yield the report of each.
-
-    Args:
-        request: The datasets, whose paths may be patterns, and the options.
-        progress: Receives phases, counts and notes.
-
-    Raises:
-        OptionError: If an option, a format or a tokenizer does not exist.
-        TokfmtError: If the corpus to compare with cannot be opened. Damage of a checked dataset never raises.
-    """
+    """Check datasets one after the other, and yield the report of each. Damage of a checked dataset never raises."""
     handle = tokenizer_of(request.tokenizer)
     watched = progress or Progress()
     jobs = worker_count(request.jobs)
@@ -479,12 +456,8 @@ class _Checking:
     def _walked(
         self, reader: TokenReader, vocabulary: Vocabulary | None, searches: Sequence[Counted | Endings]
     ) -> Generator[Finding, None, int | None]:
-        """Read every token once, and return the largest ID; None if a region cannot be read.
-
-        Args:
-            reader: The dataset.
-            vocabulary: Receives every window, if a tokenizer is given.
-            searches: Receive every window, and report what they found.
+        """Read every token once, and return the largest ID; None if a region cannot be read. The searches receive every
+        window, and report what they found.
         """
         self.progress.phase(f"reading {self.path.name}", reader.info.tokens, "tokens")
 
@@ -517,10 +490,8 @@ class _Checking:
         return max_id
 
     def _unread(self, error: TokfmtError) -> Finding:
-        """Return the finding of tokens that cannot be read.
-
-        Raises:
-            UnendedError: They can, after a look at the end of every sequence.
+        """Return the finding of tokens that cannot be read; raise UnendedError if they can, after a look at
+        every end.
         """
         if isinstance(error, UnendedError) and not self.request.every_end:
             raise error

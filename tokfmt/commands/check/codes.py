@@ -285,14 +285,7 @@ def all_codes() -> dict[str, Explanation]:
 
 
 def explain(code: str) -> Explanation:
-    """Return the explanation of a code or of a loss, in upper or lower case.
-
-    Args:
-        code: A code of findings, or a word of `--allow-loss`.
-
-    Raises:
-        OptionError: If neither has this name. The error has the nearest one.
-    """
+    """Return the explanation of a code, or of a word of `--allow-loss`, in upper or lower case."""
     if code.lower() in LOSSES:
         title, _, text = LOSSES[code.lower()].partition(". ")
         return Explanation(code.lower(), "--allow-loss", title, text)

@@ -81,10 +81,6 @@ class Splits:
 
         The manifests of splits appear when all of them are there. A run that is killed before leaves them in hidden
         directories.
-
-        Args:
-            path: The dataset, as it was given.
-            place: The path that its manifest would have.
         """
         dataset = dataset_path(place)
         group = place.parent, "" if place.is_local else dataset.name.partition(".")[0]
@@ -108,14 +104,8 @@ def _shown(manifest: Place, home: Place) -> str:
 
 
 def file_findings(dataset: SourceFiles, deep: bool, jobs: int, progress: Progress, splits: Splits) -> Iterator[Finding]:
-    """Compare the files of a dataset with its manifest.
-
-    Args:
-        dataset: The files of the dataset.
-        deep: Compare the checksum as well; otherwise compare only the format, the size and the number of files.
-        jobs: Number of threads.
-        progress: Receives the phase of the checksum.
-        splits: What the manifests beside the datasets of this command name.
+    """Compare the files of a dataset with its manifest. The checksum is compared if the check is deep; else only the
+    format, the size and the number of files.
     """
     path, manifest = dataset.path, own_manifest(dataset)
     if not manifest.path.is_there():
@@ -183,12 +173,8 @@ def _sources(manifest: Manifest, path: Place) -> Iterator[Finding]:
 
 
 def ledger_findings(dataset: SourceFiles, asked: SourceRequest, *, deep: bool) -> Iterator[Finding]:
-    """Check the ledger of a dataset, if it has one or its manifest lists one. The ledger's sources are not read.
-
-    Args:
-        dataset: The files of the dataset.
-        asked: How to read the dataset.
-        deep: Compare every row with the sequences; otherwise compare only the number of rows.
+    """Check the ledger of a dataset, if it has one or its manifest lists one. The ledger's sources are not read. Every
+    row is compared with the sequences if the check is deep; else only the number of rows.
     """
     manifest, about = own_manifest(dataset).ledger, ledger_paths(dataset.path)[1]
     if not about.exists() and not dataset.path.is_symlink():
@@ -351,22 +337,15 @@ _MOST = 0.75  # share of sequences that end with an ID from which on it is taken
 
 
 class Endings:
-    """A search for separators that documents of an index lack, end with twice, or hold inside.
-
-    Attributes:
-        eos_id: The separator that was removed from ends; else the ID that ends most sequences.
-        ended: The number of sequences that end with it.
-        lack: The number of others that are not empty, and the first.
-        twice: The number of sequences that end with it twice, and the first.
-        inside: The number of these IDs before the end, and the first sequence with one.
-        is_doubled: Most sequences that end with it end with it twice; known once the findings were asked for.
-    """
+    """A search for separators that documents of an index lack, end with twice, or hold inside."""
 
     def __init__(self, reader: TokenReader, eos_id: int, *, removed: bool) -> None:
+        # eos_id: the separator that was removed from ends; else the ID that ends most sequences
         self.reader, self.eos_id, self._removed = reader, eos_id, removed
         self.ended, self._lock = 0, threading.Lock()
+        # sequences that are not empty and lack it, that end with it twice, or hold it inside: how many, and the first
         self.lack = self.twice = self.inside = (0, -1)
-        self.is_doubled = False
+        self.is_doubled = False  # most that end with it end with it twice; known once findings were asked for
 
     @staticmethod
     def of(source: Source) -> Endings | None:
@@ -520,17 +499,7 @@ def count_findings(
     samples: bool = False,
     max_id: int | None = None,
 ) -> Iterator[Finding]:
-    """Compare the counts of a dataset with those of its manifest.
-
-    Args:
-        dataset: The dataset.
-        sequences: The number of sequences that were read; None if unknown.
-        tokens: The number of tokens without separators; None if unknown.
-        eos_id: The separator that was removed; None without one.
-        bos_id: The lead that was removed; None without one.
-        samples: True if the sequences are samples.
-        max_id: The largest ID of all tokens that were read; None if unknown.
-    """
+    """Compare the counts of a dataset with those of its manifest."""
     path, manifest = dataset.path, own_manifest(dataset)
     counts = manifest.counts(samples=samples)  # empty if the manifest counts several splits, and one was read
     alike = manifest.ids == (eos_id, bos_id)  # otherwise only one counts them
@@ -581,44 +550,22 @@ _SAMPLED = " at the places that were read"
 
 
 class Beyond(NamedTuple):
-    """The IDs of a window that are not in the vocabulary.
-
-    Attributes:
-        number: The number of these IDs.
-        position: The position of the first on the token axis; -1 without one.
-        token: The first of these IDs; -1 without one.
-        top: The largest of all IDs of the window; -1 without one.
-        wrapped: The number of tokens with the ID to which the end of text wraps in 16 bits.
-    """
+    """The IDs of a window that are not in the vocabulary."""
 
     number: int
-    position: int
-    token: int
-    top: int
-    wrapped: int
+    position: int  # on the token axis; -1 without one
+    token: int  # -1 without one
+    top: int  # the largest of all IDs of the window; -1 without one
+    wrapped: int  # tokens with the ID to which the end of text wraps in 16 bits
 
 
 class Vocabulary:
-    """A search for IDs that a tokenizer does not have, in windows that a caller reads or at sampled places.
-
-    Attributes:
-        found: The windows with such IDs, in order.
-        top: The largest ID that was read; -1 without one.
-        wrapped: The number of tokens that were read with the ID to which the end of text wraps in 16 bits.
-        whole: The whole dataset was read.
-    """
+    """A search for IDs that a tokenizer does not have, in windows that a caller reads or at sampled places."""
 
     def __init__(self, reader: TokenReader, handle: TokenizerHandle, jobs: int, *, complete: bool = True) -> None:
-        """Begin a search.
-
-        Args:
-            reader: The token axis.
-            handle: The tokenizer.
-            jobs: Number of threads.
-            complete: The axis is the whole dataset, not some of its records.
-        """
         self.reader, self.handle, self.jobs, self.complete = reader, handle, jobs, complete
-        self.found: list[Beyond] = []
+        self.found: list[Beyond] = []  # only those with such IDs, in order
+        # the largest ID, tokens with the ID to which the end of text wraps in 16 bits, and whether all is read
         self.top, self.wrapped, self.whole = -1, 0, False
         self._wraps_to = -1 if handle.eos_id is None or handle.eos_id < _UINT16 else handle.eos_id % _UINT16
 
@@ -672,13 +619,8 @@ def tokenizer_findings(
     """Compare a dataset with a tokenizer.
 
     The findings: the manifest lists another tokenizer, IDs are not in the vocabulary, IDs wrapped, the separator is not
-    the end of text, or the decoded text shows another tokenizer.
-
-    Args:
-        source: The opened dataset.
-        reader: Its reader, without separators.
-        handle: The tokenizer.
-        vocabulary: The search for IDs without a token; it samples the dataset if it did not see all of it.
+    the end of text, or the decoded text shows another tokenizer. The dataset is sampled if the vocabulary did not see
+    all of it.
     """
     name, named = str(source.paths[0]), handle.name
     manifest = read_manifest(source.paths[0]).tokenizer
@@ -868,18 +810,7 @@ _COMPARED = 1 << 20  # tokens from the start of two documents in which the first
 
 class Corpus:
     """The corpus that datasets are compared with. It is opened at once, and read once, when it is first needed.
-
-    Args:
-        request: The corpus, and how to read it.
-        handle: The tokenizer for its text.
-        jobs: The number of workers.
-        progress: Receives phases and counts.
-        ignore_order: Ignore the order of its documents.
-        processes: Tokenize much text in processes.
-
-    Raises:
-        OptionError: If the corpus holds text, and there is no tokenizer.
-        TokfmtError: If the corpus cannot be opened.
+    With `ignore_order`, the order of its documents is ignored.
     """
 
     def __init__(
@@ -905,11 +836,7 @@ class Corpus:
             )
 
     def compared(self, special_tokens: SpecialTokens) -> tuple[Side, Fingerprints]:
-        """Return the documents of the corpus as they are compared, and their fingerprints.
-
-        Args:
-            special_tokens: How special tokens that are spelled in its texts are encoded.
-        """
+        """Return the documents of the corpus as they are compared, and their fingerprints."""
         if special_tokens not in self._compared:
             side = self.side_of(self.source, special_tokens)
             with hands(self.jobs) as workers:
@@ -933,23 +860,17 @@ class Corpus:
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """The differences between a dataset and a corpus.
-
-    Attributes:
-        total: The number of documents of the corpus.
-        missing, extra, changed, moved: The number of documents of each kind.
-        firsts: The first difference of each kind, as (sequence of the dataset, document of the corpus). The number of
-            a side that lacks the document has no meaning.
-        cut_off: True if the missing documents are the last ones of the corpus.
-    """
+    """The differences between a dataset and a corpus."""
 
     total: int
     missing: int = 0
     extra: int = 0
     changed: int = 0
     moved: int = 0
+    # the first of each kind: (sequence of the dataset, document of the corpus); that of a side that lacks it has no
+    # meaning
     firsts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    cut_off: bool = False
+    cut_off: bool = False  # the missing documents are the last ones of the corpus
 
     def first(self, kind: str) -> tuple[int, int]:
         """Return the first difference of a kind, as in `firsts`; (-1, -1) without one."""
@@ -957,12 +878,8 @@ class Differences:
 
 
 def behind_bos(source: Source, handle: TokenizerHandle | None, note: Callable[[str], None]) -> Source:
-    """Return a dataset whose documents begin behind the ID that the tokenizer puts in front of a text.
-
-    Args:
-        source: The opened dataset.
-        handle: The tokenizer; None without one.
-        note: Receives a note, if all documents that were read begin with the ID.
+    """Return a dataset whose documents begin behind the ID that the tokenizer puts in front of a text. A note says so
+    if all documents that were read begin with the ID.
     """
     bos_id, reader = None if handle is None else handle.bos_id, source.stored_documents
     made = (source.manifests[0].tokenizer if source.manifests else None) or {}
@@ -1018,14 +935,7 @@ def _as_led(source: Source, corpus: Side) -> Source:
 def compare(
     here: Fingerprints, there: Fingerprints, *, skip_empty: bool = False, ignore_order: bool = False
 ) -> Differences:
-    """Compare the documents of a dataset with those of a corpus.
-
-    Args:
-        here: The fingerprints of the dataset, uint64[documents, 2].
-        there: The fingerprints of the corpus, uint64[documents, 2].
-        skip_empty: Ignore empty documents on both sides.
-        ignore_order: Compare only how often each document occurs.
-    """
+    """Compare the documents of a dataset with those of a corpus. The fingerprints are uint64[documents, 2]."""
     mine = theirs = None
     if skip_empty:
         mine, theirs = (np.flatnonzero((prints != empty_fingerprint()).any(1)) for prints in (here, there))
@@ -1158,12 +1068,6 @@ def shift_of(here: Side, corpus: Side, sequence: int, document: int) -> int:
     The number is negative if the document begins too late, and 0 if it is not shifted.
 
     The stream of the corpus has one token after each document for the separator, which is not compared.
-
-    Args:
-        here: The sequences of the dataset.
-        corpus: The documents of the corpus.
-        sequence: Number of the sequence.
-        document: Number of the document of the corpus in its place.
     """
     mine = _head(here, sequence)
     if len(mine) < _ENOUGH:
@@ -1186,10 +1090,8 @@ def _head(side: Side, number: int) -> NDArray[np.int64]:
 
 
 def _stream(corpus: Side, document: int) -> tuple[NDArray[np.int64], NDArray[np.bool_], int]:
-    """Return the corpus around a document as a stream.
-
-    Returns:
-        The IDs with -1 for each separator, a mask of the known IDs, and the index at which the document begins.
+    """Return the corpus around a document as a stream. The result is the IDs with -1 for each separator, a mask of the
+    known IDs, and the index of the document.
     """
     pieces: list[NDArray[np.int64]] = []
     first, last = max(0, document - _FARTHEST), min(corpus.count, document + 8)

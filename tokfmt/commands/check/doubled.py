@@ -22,17 +22,11 @@ _AT_ONCE = 1 << 18  # Sequences whose ends are looked at together.
 
 
 class Doubled(NamedTuple):
-    """Documents of a stream that have two separators.
-
-    Attributes:
-        documents: Their number.
-        of: The number of sequences that are not empty.
-        first: The number of the first of them; -1 without one.
-    """
+    """Documents of a stream that have two separators."""
 
     documents: int
-    of: int
-    first: int
+    of: int  # sequences that are not empty
+    first: int  # -1 without one
 
 
 def doubled_in(reader: TokenReader) -> Doubled:
@@ -48,10 +42,7 @@ def doubled_in(reader: TokenReader) -> Doubled:
 
 def once(reader: TokenReader, eos_id: int) -> tuple[TokenReader, int]:
     """Return the sequences of a reader with one separator where a document has two, and the number of these documents.
-
-    Args:
-        reader: The contents of a stream, or the sequences of an index, with or without their separators.
-        eos_id: The separator.
+    The reader has the contents of a stream, or the sequences of an index, with or without their separators.
     """
     dataset = dataset_of(reader)
     if dataset.gap.alone:

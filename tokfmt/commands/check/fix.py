@@ -87,19 +87,7 @@ def fix(
     """Write a repaired copy of a checked dataset.
 
     If the dataset has an error without a certain repair, the copy holds only the sequences that are certain to be
-    complete; see `source.partial`.
-
-    Args:
-        report: The report of `check` for the dataset.
-        destination: The copy. It is complete and checked, or not written.
-        request: The request of the check, with the read options of the dataset.
-        overwrite: Replace an existing destination.
-        progress: Receives phases, counts and notes.
-
-    Raises:
-        ConversionError: If an error has no certain repair, and no sequence is certain to be complete. Nothing is
-            written.
-        TokfmtError: As for `convert`.
+    complete; see `source.partial`. The copy is complete and checked, or not written.
     """
     if report.dataset is None:
         raise ConversionError(f"{printable(report.path)}: not repaired: it cannot be opened")
@@ -161,25 +149,15 @@ def _plan(report: CheckReport, dataset: SourceFiles, request: CheckRequest) -> _
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """How a dataset is repaired.
-
-    Attributes:
-        path: The dataset.
-        format: Its format.
-        request: The request of the check, with the read options that the manifest lists.
-        written: The options with which the copy is written, as the manifest lists them for the dataset.
-        chosen: The repairs, by the codes of their findings.
-        hopeless: The codes of errors that have no certain repair. With one, only complete sequences are saved.
-        once: The separator of which documents that have two keep one; None: no document is changed.
-    """
+    """How a dataset is repaired."""
 
     path: LocalPlace
     format: Format
-    request: CheckRequest
-    written: Mapping[str, object]
-    chosen: Mapping[str, Repair]
-    hopeless: Sequence[str]
-    once: int | None = None
+    request: CheckRequest  # with the read options that the manifest lists
+    written: Mapping[str, object]  # options of the copy, as the manifest lists them for the dataset
+    chosen: Mapping[str, Repair]  # by the codes of their findings
+    hopeless: Sequence[str]  # codes of errors without a certain repair: only complete sequences are saved
+    once: int | None = None  # the separator of which documents that have two keep one
 
     def source(self, path: Path, eos: EosChoice, allow_loss: frozenset[str] = frozenset()) -> SourceRequest:
         """Return a request for the dataset or its copy, with the read options that the repairs need."""
@@ -194,11 +172,7 @@ class _Plan:
         return self.source(self.path, self.request.source.eos, frozenset({"other-files"}))
 
     def prove(self) -> None:
-        """Open the dataset as the repair does, and write nothing.
-
-        Raises:
-            TokfmtError: If the repair would be refused.
-        """
+        """Open the dataset as the repair does, and write nothing."""
         if self.hopeless:
             self.part()
         elif self.format.patches():
@@ -207,11 +181,8 @@ class _Plan:
             open_dataset(self.source(self.path, "none")).reader.close()
 
     def part(self) -> tuple[SourceRequest, Source]:
-        """Return the request that reads the complete sequences of a damaged dataset, and the source, which is closed.
-
-        Raises:
-            ConversionError: If no sequence is certain to be complete, or a part cannot be saved from such damage.
-            SeparatorUnknownError: If only the separator shows which sequences are complete.
+        """Return the request that reads the complete sequences of a damaged dataset, and the source, which is
+        closed.
         """
         asked = self.request.source
         request = replace(self.source(self.path, asked.eos, asked.allow_loss | READS["fix"]), allow_partial=True)
@@ -276,17 +247,8 @@ class _Job:
         as_stored: bool = True,
         opened: OpenedSources | None = None,
     ) -> CheckReport:
-        """Convert a source to its own format, and check the result before it is published.
-
-        Args:
-            source: The dataset, and how to read it.
-            written: The write options.
-            index: Write an index of the result as well.
-            as_stored: No separator was removed, so none is added where an index marks the sequences.
-            opened: The opened source, and the sequences that are written instead of all of its own.
-
-        Returns:
-            The report of the result.
+        """Convert a source to its own format, and check the result before it is published. With `as_stored` no
+        separator was removed, so none is added where an index marks the sequences.
         """
         reports = list[CheckReport]()
 
@@ -314,14 +276,7 @@ class _Job:
         return reports[0]
 
     def saved(self) -> tuple[CheckReport, str]:
-        """Convert the complete sequences of a damaged dataset to its own format.
-
-        Returns:
-            The report of the copy, and a sentence on what was saved.
-
-        Raises:
-            TokfmtError: As in `_Plan.part`.
-        """
+        """Convert the complete sequences of a damaged dataset to its own format. The sentence says what was saved."""
         request, opened = self.plan.part()
         report = self._converted(request, self.plan.written, as_stored=opened.separator.eos_id is None)
         return report, opened.partial.sentence() if opened.partial else ""
@@ -359,11 +314,7 @@ class _Job:
         return report
 
     def _checked(self, path: LocalPlace) -> CheckReport:
-        """Check a staged copy deeply, and return the report with the paths of the destination.
-
-        Raises:
-            VerificationError: If the copy still has errors.
-        """
+        """Check a staged copy deeply, and return the report with the paths of the destination."""
         source = replace(self.plan.request.source, paths=(path,), format=self.plan.format.name)
         wanted = replace(self.plan.request, source=source, deep=True, tokenizer=None, against=None)
         (report,) = check(wanted, self.progress)

@@ -54,15 +54,10 @@ Step = Literal["changed", "only_in_a", "only_in_b", "moved", "arrived", "swapped
 
 @dataclass(frozen=True, slots=True)
 class Surplus:
-    """The sequences that one side has more often than the other.
+    """The sequences that one side has more often than the other."""
 
-    Attributes:
-        count: The number of additional sequences.
-        examples: The numbers of some of them, ascending.
-    """
-
-    count: int
-    examples: tuple[int, ...]
+    count: int  # additional sequences
+    examples: tuple[int, ...]  # numbers of some of them, ascending
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,37 +82,23 @@ class Difference:
 
 
 class Stretch(NamedTuple):
-    """Consecutive sequences that differ in the same way.
+    """Consecutive sequences that differ in the same way."""
 
-    Attributes:
-        step: "moved": a sequence of A that is elsewhere in B. "arrived": a sequence of B that is elsewhere in A.
-            Otherwise as in `Difference`.
-        a, b: The first sequence of either side; on a side that lacks it, the number that it would have.
-        length: The number of sequences.
-    """
-
-    step: Step
-    a: int
+    step: Step  # "moved" is of A, and elsewhere in B; "arrived" the reverse
+    a: int  # on a side that lacks the sequence, the number that it would have
     b: int
     length: int
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """The alignment of two datasets A and B.
-
-    Attributes:
-        counts: The numbers of sequences of A and of B.
-        runs: int64[n, 3], ascending. Each row is a run of sequences that are equal in order: the first of A, the first
-            of B, and the length.
-        moves: int64[m, 2], ascending in A. Each row is a sequence of A and an equal sequence of B elsewhere.
-        exact: True if `runs` is a longest common subsequence, so that the minimum number of sequences has moved.
-    """
+    """The alignment of two datasets A and B."""
 
     counts: tuple[int, int]
+    # int64[n, 3], ascending: the first of A, the first of B, and the length of a run that is equal in order
     runs: Positions
-    moves: Positions
-    exact: bool = True
+    moves: Positions  # int64[m, 2], ascending in A: a sequence of A and an equal one of B elsewhere
+    exact: bool = True  # `runs` is a longest common subsequence: the fewest sequences moved
 
     @property
     def same(self) -> int:
@@ -176,14 +157,7 @@ class Alignment:
             yield from self._steps(starts[gap].tolist(), stops[gap].tolist(), rows[0], rows[1])
 
     def _steps(self, first: list[int], last: list[int], gone: list[int], came: list[int]) -> Iterator[Stretch]:
-        """Yield the stretches of one gap between runs.
-
-        Args:
-            first: The first sequence of the gap, of A and of B.
-            last: The end of the gap, of A and of B.
-            gone: The moved sequences of A in the gap, ascending.
-            came: The moved sequences of B in the gap, ascending.
-        """
+        """Yield the stretches of one gap between runs. The moved sequences of A and B in the gap are ascending."""
         (i, j), (end_a, end_b) = first, last
         gone, came = [*gone, end_a][::-1], [*came, end_b][::-1]
         while i < end_a or j < end_b:
@@ -287,17 +261,7 @@ def align(
     workers: Workers,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Alignment:
-    """Align two datasets.
-
-    Args:
-        a: The first dataset.
-        b: The second dataset.
-        workers: The workers.
-        progress: Called with the number of tokens of both sides that were passed since the last call.
-
-    Raises:
-        OptionError: If too many sequences follow the first difference for the memory of this machine.
-    """
+    """Align two datasets. `progress` gets the number of tokens of both sides that were passed since the last call."""
     head = 0
     if isinstance(a, AxisSide) and isinstance(b, AxisSide) and a.ignored_end is None and b.ignored_end is None:
         head = alike_from_start(a, b, workers, lambda tokens: progress(2 * tokens))
@@ -321,12 +285,8 @@ _NONE = np.empty((0, 2), np.uint64)
 
 
 def aligned(a: Fingerprints, b: Fingerprints, head: int = 0) -> Alignment:
-    """Align the fingerprints of two datasets.
-
-    Args:
-        a: The fingerprints of A after the first `head` sequences, uint64[n, 2].
-        b: The fingerprints of B after the first `head` sequences, uint64[m, 2].
-        head: The number of sequences at the beginning that are equal.
+    """Align the fingerprints of two datasets. The fingerprints are uint64[n, 2]; those of the first `head` sequences,
+    which are equal, are not among them.
     """
     before = _common(a, b)
     after = _common(a[before:][::-1], b[before:][::-1])
@@ -416,11 +376,7 @@ def _growing(length: int) -> Iterator[tuple[int, int]]:
 
 
 def surpluses(a: Fingerprints, b: Fingerprints, limit: int) -> tuple[Surplus, Surplus]:
-    """Compare two datasets as multisets of sequences.
-
-    Returns:
-        The surplus of A over B and of B over A, with the numbers of up to `limit` sequences each.
-    """
+    """Compare two datasets as multisets of sequences. A surplus has the numbers of up to `limit` sequences."""
     counts, examples = [0, 0], [np.empty(0, np.int64), np.empty(0, np.int64)]
     for part in range(_PARTS):
         mine = [_of_part(side, part) for side in (a, b)]

@@ -48,25 +48,16 @@ _WORDS: dict[Kind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class OpenedPair:
-    """Two datasets that are opened for a comparison.
-
-    Attributes:
-        source_a, source_b: The opened datasets.
-        a, b: The sequences to compare.
-        decoder: Decodes IDs for excerpts; None without a tokenizer.
-        unit: "tokens", or "bytes" if text is compared with text.
-        scale: The number of units that are about as much text as one token.
-        scratch: The scratch directories in which recipes of text are prepared.
-    """
+    """Two datasets that are opened for a comparison."""
 
     source_a: Source
     source_b: Source
-    a: Side
+    a: Side  # the sequences to compare
     b: Side
-    decoder: TextDecoder | None
-    unit: str
-    scale: int
-    scratch: tuple[Scratch, ...] = ()
+    decoder: TextDecoder | None  # for excerpts
+    unit: str  # "tokens", or "bytes" if text is compared with text
+    scale: int  # units that are about as much text as one token
+    scratch: tuple[Scratch, ...] = ()  # of recipes of text
 
     def close(self) -> None:
         """Release open files."""
@@ -185,21 +176,9 @@ def diff(
     executor: Literal["threads", "auto"] = "threads",
     progress: Progress | None = None,
 ) -> DiffReport:
-    """Compare two datasets sequence by sequence.
-
-    Args:
-        a: The first dataset, and how to read it. Options that only the format of `b` has are ignored.
-        b: The second dataset, and how to read it. Options that only the format of `a` has are ignored.
-        tokenizer: The tokenizer that encodes text to compare it with IDs, and decodes the first difference.
-        samples: Compare stored samples.
-        ignore_order: Compare multisets, by fingerprints of 128 bits.
-        limit: The maximum number of listed differences, or of examples if the order is ignored.
-        jobs: The number of workers (default: one per core).
-        executor: "threads", or "auto": processes if there is much text.
-        progress: Receives phases and counts.
-
-    Raises:
-        TokfmtError: If a dataset cannot be opened, or an option is wrong.
+    """Compare two datasets sequence by sequence. Options that only the format of the other dataset has are ignored.
+    With `samples`, stored samples are compared. With `ignore_order`, multisets are, by fingerprints of 128 bits.
+    `limit` is the most differences that are listed, or examples if the order is ignored.
     """
     watched = progress or Progress()
     if ignore_order and samples:
@@ -237,20 +216,7 @@ def open_both(
     jobs: int = 1,
     executor: Literal["threads", "auto"] = "threads",
 ) -> OpenedPair:
-    """Open two datasets for a comparison. Records are read once, for their fingerprints.
-
-    Args:
-        a: As for `diff`.
-        b: As for `diff`.
-        progress: As for `diff`.
-        tokenizer: As for `diff`.
-        samples: As for `diff`.
-        jobs: The number of workers.
-        executor: As for `diff`.
-
-    Raises:
-        OptionError: If text is to be compared with IDs without a tokenizer, or a dataset stores no samples.
-    """
+    """Open two datasets for a comparison. Records are read once, for their fingerprints."""
     handle = tokenizer_of(tokenizer)
     datasets = [find_one(one) for one in (a, b)]
     formats = [group[0].format for group in datasets]
@@ -320,9 +286,7 @@ def _prepared(source: Source, scratch: list[Scratch], jobs: int, progress: Progr
 
 def _pack_samples(sources: list[Source]) -> bool:
     """Read the samples of a recipe as packed rows (parts, marks, no padding) if the other dataset holds packed rows.
-
-    Returns:
-        True if a source was replaced.
+    True if a source was replaced.
     """
     if all(not source.format.is_computed for source in sources):
         return False

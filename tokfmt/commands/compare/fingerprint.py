@@ -56,28 +56,12 @@ _32 = np.uint64(32)
 
 
 def fingerprints(ragged: Ragged) -> Fingerprints:
-    """Return one fingerprint per sequence.
-
-    Args:
-        ragged: Sequences of IDs, of any unsigned dtype.
-
-    Returns:
-        uint64[sequences, 2].
-    """
+    """Return one fingerprint per sequence, uint64[sequences, 2]."""
     return fingerprints_between(ragged.tokens, ragged.offsets[:-1], ragged.offsets[1:])
 
 
 def fingerprints_between(tokens: Tokens, starts: Offsets, stops: Offsets) -> Fingerprints:
-    """Return one fingerprint per interval of a window, whose sequences may have separators between them.
-
-    Args:
-        tokens: A window of IDs, of any unsigned dtype.
-        starts: int64[n], the index in the window at which each sequence begins, ascending.
-        stops: int64[n], the index after the last token of each sequence.
-
-    Returns:
-        uint64[n, 2].
-    """
+    """Return one fingerprint per interval of a window, uint64[n, 2]. Separators may lie between the intervals."""
     if tokens.dtype.itemsize == 8 and len(tokens) and not int(tokens.max()) >> 32:
         tokens = tokens.astype(np.uint32)
     lengths = stops - starts
@@ -184,34 +168,18 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Hashing:
-    """The values of sequences that are hashed.
-
-    Attributes:
-        reader: The sequences.
-        channels: Functions that read values by position: the IDs first, then the loss mask and the labels if they are
-            compared.
-        ignored_end: An ID that is ignored at the end of a sequence; None for none.
-    """
+    """The values of sequences that are hashed."""
 
     reader: TokenReader
-    channels: Sequence[Read]
-    ignored_end: int | None = None
+    channels: Sequence[Read]  # by position: IDs first, then the loss mask and labels if they are compared
+    ignored_end: int | None = None  # at the end of a sequence
 
 
 def hash_axis(
     hashing: Hashing, first: int, out: Fingerprints, workers: Workers, progress: Callable[[int], None]
 ) -> None:
-    """Compute the fingerprints of the sequences from `first` on, in parallel. Long sequences are read in windows.
-
-    Args:
-        hashing: The sequences, and their values that are hashed.
-        first: The first sequence.
-        out: uint64[sequences, 2], the array to fill.
-        workers: The workers.
-        progress: Called with the number of tokens that were hashed since the last call.
-
-    Raises:
-        IndexError: If the dataset has fewer than `first + len(out)` sequences.
+    """Compute the fingerprints of the sequences from `first` on, in parallel. Long sequences are read in windows. `out`
+    is uint64[sequences, 2].
     """
     parts = cuts(hashing.reader, first, first + len(out))
     for at, prints, tokens in workers.map(_hash_cut, hashing, parts):
@@ -232,11 +200,7 @@ def cuts(reader: TokenReader, first: int, last: int) -> Iterator[tuple[int, int]
 
 
 def _hash_cut(hashing: Hashing, cut: tuple[int, int]) -> tuple[int, Fingerprints, int]:
-    """Hash one interval of sequences.
-
-    Returns:
-        The first sequence, the fingerprints, and the number of tokens.
-    """
+    """Hash one interval of sequences. The result is the first sequence, the fingerprints, and the number of tokens."""
     bounds = hashing.reader.offsets(*cut)
     begin, end = int(bounds[0]), int(bounds[-1])
     prints: Fingerprints | None = None
@@ -283,19 +247,9 @@ def _unsigned(values: NDArray[np.integer]) -> Tokens:
 def hash_records(
     records: RecordReader, encoder: Encoder | None, workers: Workers, progress: Callable[[int], None]
 ) -> tuple[Fingerprints, int]:
-    """Compute the fingerprints of records in parallel, without writing them.
-
-    Args:
-        records: Records of text or IDs.
-        encoder: Encodes text to IDs; None for records of IDs.
-        workers: The workers. Parsing JSON holds the GIL, so use processes for much text.
-        progress: Called with the number of bytes that were read since the last call.
-
-    Returns:
-        The fingerprints, uint64[records, 2], and the number of tokens.
-
-    Raises:
-        OptionError: If the fingerprints take more than a quarter of the memory of this machine.
+    """Compute the fingerprints of records in parallel, without writing them. Parsing JSON holds the GIL, so use
+    processes for much text. `progress` gets the bytes that were read since the last call. The result is the
+    fingerprints, and the number of tokens.
     """
     blocks = list(enumerate(records.blocks(block_size(records.info.size, workers.jobs))))
     parts: dict[int, Fingerprints] = {}
@@ -328,11 +282,8 @@ def _hash_block(shared: tuple[RecordReader, Encoder | None], item: tuple[int, Bl
 
 @contextmanager
 def hands(jobs: int, text: int = 0) -> Iterator[Workers]:
-    """Start the workers of a comparison: threads, or processes if there is much text.
-
-    Args:
-        jobs: The number of workers.
-        text: The size of the text to parse, in bytes.
+    """Start the workers of a comparison: threads, or processes if there is much text. The size of the text is in
+    bytes.
     """
     if jobs > 1 and text >= _WORTH:
         with Scratch() as home, make_executor("processes", jobs) as executor:
@@ -343,15 +294,10 @@ def hands(jobs: int, text: int = 0) -> Iterator[Workers]:
 
 
 class AxisSide:
-    """One side of a comparison: the sequences of a token axis.
-
-    Attributes:
-        reader: The sequences.
-        channels: See `Hashing`. Both sides of a comparison have the same channels.
-        ignored_end: See `Hashing`.
-    """
+    """One side of a comparison: the sequences of a token axis."""
 
     def __init__(self, reader: TokenReader, channels: Sequence[Read] = (), ignored_end: int | None = None) -> None:
+        # both sides of a comparison have the same channels
         self.reader, self.channels, self.ignored_end = reader, channels or (reader.tokens,), ignored_end
 
     @property
@@ -450,14 +396,8 @@ class RecordSide:
 def read_records(
     records: RecordReader, encoder: Encoder | None, jobs: int, progress: Progress, *, processes: bool
 ) -> RecordSide:
-    """Read records, and return them as one side of a comparison.
-
-    Args:
-        records: Records of text or IDs.
-        encoder: Encodes text; None for records of IDs.
-        jobs: The number of workers.
-        progress: Receives the phase, and the number of bytes that were read.
-        processes: Read much text in processes.
+    """Read records, and return them as one side of a comparison. Much text is read in processes if the caller allows
+    them.
     """
     text = records.info.is_text
     doing = "reading IDs" if not text else "reading text" if isinstance(encoder, Utf8) else "tokenizing"

@@ -54,23 +54,14 @@ SplitBy = Literal["number", "content"]
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """The splits that sequences are dealt to.
-
-    Attributes:
-        names: Names of the splits, in order.
-        shares: The share of each split, above 0; their sum is 1.
-        seed: Seed of the draws.
-        seeded: The user gave the seed.
-        by: "number" or "content": what a split is drawn for.
-        dealt: The number of the split of each sequence, uint8 or larger, once contents are read; see
-            `dealt_by_content`. None if splits are drawn for numbers.
-    """
+    """The splits that sequences are dealt to."""
 
     names: tuple[str, ...]
-    shares: tuple[Fraction, ...]
-    seed: int
-    seeded: bool
-    by: SplitBy = "number"
+    shares: tuple[Fraction, ...]  # above 0; their sum is 1
+    seed: int  # of the draws
+    seeded: bool  # the user gave the seed
+    by: SplitBy = "number"  # what a split is drawn for
+    # the split of each sequence, once contents are read (`dealt_by_content`); None if splits are drawn for numbers
     dealt: NDArray[np.unsignedinteger] | None = field(default=None, compare=False)
 
     def split_of(self, first: int, last: int) -> NDArray[np.integer]:
@@ -103,15 +94,10 @@ class Shares:
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """The splits and the order that a request asks for; by default every sequence, in the order of the sources.
+    """The splits and the order that a request asks for; by default every sequence, in the order of the sources."""
 
-    Attributes:
-        shuffle: Seed of the shuffled order; None for the order of the sources.
-        shares: The splits that sequences are dealt to; None if all go to one destination.
-    """
-
-    shuffle: int | None = None
-    shares: Shares | None = None
+    shuffle: int | None = None  # seed of the shuffled order; None for the order of the sources
+    shares: Shares | None = None  # the splits that sequences are dealt to; None if all go to one destination
 
     @property
     def plain(self) -> bool:
@@ -124,29 +110,18 @@ AS_IT_IS = Arrangement()
 
 @dataclass(frozen=True, slots=True)
 class SplitTarget:
-    """The sequences that one writer writes, and their destination.
+    """The sequences that one writer writes, and their destination."""
 
-    Attributes:
-        number: Number of the portion, from 0.
-        split: Name of the split; None if all sequences are written.
-        destination: Path of the dataset; several splits may share it.
-        options: The format's `write_options`.
-    """
-
-    number: int
-    split: str | None
-    destination: Place
-    options: Any
+    number: int  # of the portion, from 0
+    split: str | None  # name of the split; None if all sequences are written
+    destination: Place  # several splits may share it
+    options: Any  # the format's `write_options`
 
 
 def arrangement_of(
     shuffle: int | None, split: str | None, seed: int | None, split_by: SplitBy | None = None
 ) -> Arrangement:
-    """Return the arrangement that --shuffle, --split, --split-by and --seed ask for; ignore a split without shares.
-
-    Raises:
-        OptionError: The shares or a seed are invalid, or nothing uses the seed.
-    """
+    """Return the arrangement that --shuffle, --split, --split-by and --seed ask for; ignore a split without shares."""
     if shuffle is not None:
         shuffle = check_seed(shuffle, "--shuffle")
     if split is not None and not isinstance(split, str):
@@ -165,12 +140,6 @@ def dealt_by_content(shares: Shares, axis: TokenReader, workers: Workers, progre
     """Return splits that are drawn for contents, with the split of each sequence.
 
     All tokens are read. Holds 1 byte per sequence.
-
-    Args:
-        shares: The splits.
-        axis: All sequences, without separators and leads.
-        workers: The workers that read.
-        progress: Receives the number of tokens that were read.
     """
     from tokfmt.commands.compare.fingerprint import Hashing, hash_axis  # needs numpy.random and xxhash
 
@@ -208,17 +177,7 @@ def _parsed(text: str) -> tuple[tuple[str, ...], tuple[Fraction, ...]]:
 def portions(
     arrangement: Arrangement, destination: Place, format_: Format, options_given: Mapping[str, object]
 ) -> list[SplitTarget]:
-    """Return one portion per split; they share the destination if its format stores several splits.
-
-    Args:
-        arrangement: The splits, if there are any.
-        destination: Path of the dataset that the user names.
-        format_: Format of the destination.
-        options_given: The writer's options that the user gave.
-
-    Raises:
-        OptionError: The format does not have an option, or its option `split` contradicts --split.
-    """
+    """Return one portion per split; they share the destination if its format stores several splits."""
     shares = arrangement.shares
     if shares is None:
         return [SplitTarget(0, None, destination, parse_options(format_.write_options, options_given, format_.name))]
@@ -269,16 +228,8 @@ def arranged(
     """Yield the sequences of a portion in their order; remove its scratch files at the end, if nothing is kept.
 
     If an index marks boundaries in the destination, sequences are arranged with the separators and the leads that it
-    stores: only they tell which sequences have one.
-
-    Args:
-        axis: The sequences of all portions.
-        arrangement: The splits and the order.
-        portion: The portion.
-        target: What is written beside sequences.
-        workers: The workers that shuffle, and their scratch.
-        progress: Receives phases and counts.
-        marked: Shuffle the loss mask and the borders of documents (`TokenReader.marks`) with the tokens.
+    stores: only they tell which sequences have one. With `marked`, loss masks and borders of documents
+    (`TokenReader.marks`) are shuffled with the tokens.
     """
     if arrangement.plain:
         yield axis
@@ -357,12 +308,7 @@ _KINDS: dict[Separators, Kind] = {Separators.TRAILING: "index", Separators.BEFOR
 
 
 def stored_axis(contents: TokenReader, target: Target) -> TokenReader:
-    """Return the axis that a writer stores: contents with their separators, and the marks of both.
-
-    Args:
-        contents: The sequences to write, without separators.
-        target: Where the separator is stored, and its ID.
-    """
+    """Return the axis that a writer stores: contents with their separators, and the marks of both."""
     is_stored = target.separators is not Separators.NONE and target.eos_id is not None
     if not is_stored and target.bos_id is None:
         return contents
@@ -372,12 +318,8 @@ def stored_axis(contents: TokenReader, target: Target) -> TokenReader:
 
 
 def contents_of(stored: TokenReader, laid: model.Boundaries, bare: int) -> TokenReader:
-    """Return the contents of sequences that were laid out, and then shuffled or dealt to splits.
-
-    Args:
-        stored: The sequences. Without a lead, they end with the separator, or are empty.
-        laid: What is beside their contents.
-        bare: Number of the empty ones, at most.
+    """Return the contents of sequences that were laid out, and then shuffled or dealt to splits. Without a lead,
+    sequences end with the separator, or are empty. At most `bare` of them are empty.
     """
     if laid.lead is None and not laid.only_closed:
         dataset = from_reader(stored, laid.id, where=Separators.TRAILING)
@@ -387,14 +329,8 @@ def contents_of(stored: TokenReader, laid: model.Boundaries, bare: int) -> Token
 
 
 def count_beside(axis: TokenReader, chosen: AreWritten, count: int, to: model.Boundaries, bits: int = SEP) -> Counts:
-    """Return what becomes of the separators or leads of the sequences that are written. The sum is their number.
-
-    Args:
-        axis: All sources as one token axis, without separators and leads.
-        chosen: Which of its sequences are written.
-        count: Number of sequences that are written.
-        to: What is written beside them.
-        bits: What is counted: SEP or LEAD.
+    """Return what becomes of the separators or leads of the sequences that are written. The sum is their number. `bits`
+    is what is counted: SEP or LEAD.
     """
     if bits == SEP and isinstance(axis, ContentReader) and axis.dataset.spans.seamless and axis.dataset.gap.even:
         kept = count * (axis.dataset.gap.id == to.id)  # All were read, so all have it.

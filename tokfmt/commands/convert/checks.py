@@ -29,16 +29,7 @@ from tokfmt.wording import printable
 
 
 def check_streams(request: Request, paths: Sequence[PlaceLike], pipes: Sequence[int]) -> None:
-    """Refuse what a pipe, or standard output, cannot do.
-
-    Args:
-        request: The request.
-        paths: Its sources, without patterns.
-        pipes: The numbers of those that are pipes.
-
-    Raises:
-        OptionError: There is no source, the format is not a stream, or an option needs a path or a second reading.
-    """
+    """Refuse what a pipe, or standard output, cannot do."""
     if request.destination == LocalPlace(STREAM):
         _check_stdout(request)
     if not paths:
@@ -62,11 +53,7 @@ def _check_stdout(request: Request) -> None:
 
 
 def check_options(request: Request, destination: Destination) -> None:
-    """Refuse options that do not go together.
-
-    Raises:
-        OptionError: A task shuffles, or deals sequences to splits; or several splits are to be one file.
-    """
+    """Refuse options that do not go together."""
     arrangement = request.arrangement
     if request.task and not arrangement.plain:
         option, why = "shares in --split", "--finish publishes one destination, and splits are several"
@@ -86,11 +73,7 @@ def check_options(request: Request, destination: Destination) -> None:
 
 
 def check_places(request: Request, destination: Destination, files: Iterable[SourceFiles]) -> None:
-    """Refuse a destination that is a source, or that has the name of the manifest or ledger of another file.
-
-    Raises:
-        ConversionError: The destination or its manifest would replace a source or a foreign file.
-    """
+    """Refuse a destination that is a source, or that has the name of the manifest or ledger of another file."""
     files = tuple(files)
     for path in destination.paths:
         guard(path, request.source.paths, files)
@@ -99,18 +82,8 @@ def check_places(request: Request, destination: Destination, files: Iterable[Sou
 
 
 def check_request(request: Request, inputs: Inputs, destination: Destination, *, by_request: bool) -> None:
-    """Refuse what cannot be done with the open sources.
-
-    Args:
-        request: The request.
-        inputs: The sources.
-        destination: The destination, whose separator is not chosen yet.
-        by_request: The request says all, so that another process can open the same sources.
-
-    Raises:
-        OptionError: An option does not go with the sources or with the format.
-        ConversionError: Some sources hold text, and others hold token IDs; or the file of rejects is a source.
-        DestinationExistsError: The file of rejects exists.
+    """Refuse what cannot be done with the open sources. The separator of the destination is not chosen yet. With
+    `by_request`, the request says all, so that another process can open the same sources.
     """
     if request.rejects is not None:
         _check_rejects(request, request.rejects, inputs)
@@ -206,15 +179,8 @@ def _check_shared(request: Request, url: Url, inputs: Inputs, destination: Desti
 
 
 def _refuse_unshared(destination: Url, spool: Path | None, why: str) -> None:
-    """Refuse workers of a cluster that need a common directory, unless the user names the spool.
-
-    Args:
-        destination: The destination.
-        spool: The spool that the user gave.
-        why: What the workers share.
-
-    Raises:
-        OptionError: If no spool is named.
+    """Refuse workers of a cluster that need a common directory, unless the user names the spool. `why` is what they
+    share.
     """
     if not is_named(spool):
         raise OptionError(
@@ -224,17 +190,8 @@ def _refuse_unshared(destination: Url, spool: Path | None, why: str) -> None:
 
 
 def check_parts(asked: Request, request: Request, inputs: Inputs, destination: Destination) -> None:
-    """Refuse a task of text whose part cannot be a file of its own.
-
-    Args:
-        asked: The request with the destination that the user gave.
-        request: The request with the destination path that the format gives it.
-        inputs: The sources.
-        destination: The destination.
-
-    Raises:
-        OptionError: Always, if the format has no folders of files, if DST is not a folder, or with an option that needs
-            all parts.
+    """Refuse a task of text whose part cannot be a file of its own. `asked` has the destination that the user gave,
+    `request` the path that the format gives it.
     """
     name = destination.format.name
     folders = ", ".join(sorted(SUFFIXES))

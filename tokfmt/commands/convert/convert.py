@@ -67,14 +67,8 @@ _WORTH = 64 << 20
 
 
 def convert(request: Request, progress: Progress) -> Conversion:
-    """Convert one or more datasets to one dataset of any format, and return what was done.
-
-    Args:
-        request: The conversion. Its sources may be patterns and pipes.
-        progress: Receives phases, counts and notes.
-
-    Raises:
-        TokfmtError: The conversion failed. The destination is as it was before.
+    """Convert datasets, which may be patterns and pipes, to one dataset. If that fails, the destination is as it was
+    before.
     """
     paths = expanded(request.source.paths)
     pipes = [number for number, path in enumerate(paths) if is_pipe(path)]
@@ -101,17 +95,8 @@ def convert_files(
     opened: OpenedSources | None = None,
     every_end: bool = False,
 ) -> Conversion:
-    """Convert datasets, and return what was done.
-
-    Args:
-        request: The conversion, with paths of files instead of patterns and pipes.
-        progress: Receives phases, counts and notes.
-        prove: Checks the complete destination right before it is published; see `publish.Proof`.
-        opened: Sources that are open already, and the axis over them that is written instead of all their sequences.
-        every_end: See `SourceRequest`.
-
-    Raises:
-        TokfmtError: The conversion failed. The destination is as it was before.
+    """Convert datasets, and return what was done. `prove` checks the complete destination right before it is published.
+    `opened` are sources that are open already, and the axis over them that is written instead of all their sequences.
     """
     notes = progress if isinstance(progress, Notes) else Notes(progress, request.piped)
     if every_end:
@@ -211,13 +196,8 @@ def _write_tokens(
     workers: Workers,
     notes: Notes,
 ) -> tuple[Destination, Written]:
-    """Gather the sources to one token axis, accept its losses, and write each portion.
-
-    Returns:
-        The destination, which gets samples as they are if a recipe of text made some, and what was written.
-
-    Raises:
-        TokfmtError: A source cannot be read, something would be lost, or writing failed. Nothing was published.
+    """Gather the sources to one token axis, accept its losses, and write each portion. The destination gets samples as
+    they are if a recipe of text made some.
     """
     target, allow_loss = destination.target(request, inputs.tokenizer), request.source.allow_loss
     writers = place.writers(destination, target)  # before text is tokenized: options may contradict each other
@@ -297,24 +277,8 @@ def finish(
 ) -> Conversion:
     """Publish a destination whose tasks (`convert(..., task=(i, n))`) are all complete.
 
-    The tasks recorded the sources and the options of the conversion.
-
-    Args:
-        destination: The destination that the tasks were given.
-        jobs: Number of workers (default: one per core).
-        executor: As for `convert`.
-        overwrite: Replace an existing destination in one step.
-        verify: Read the destination back and compare it before it appears.
-        manifest: Write `DST.tokfmt.json`.
-        spool: The directory of the tasks of a destination in a store.
-        progress: Receives phases, counts and notes while this runs.
-
-    Returns:
-        The result, with counts, notes and losses.
-
-    Raises:
-        ConversionError: Tasks are missing (the error names them), or still run.
-        TokfmtError: As for `convert`. The work of the tasks is kept.
+    The tasks recorded the sources and the options of the conversion. The spool is the directory of the tasks of a
+    destination in a store. If it fails, the work of the tasks is kept.
     """
     place = destination_of(destination)
     if isinstance(place, Url) and (record := parts_record(place)) is not None:

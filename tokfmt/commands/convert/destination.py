@@ -38,19 +38,12 @@ if TYPE_CHECKING:
 
 
 class Lead(NamedTuple):
-    """What a destination stores in front of sequences.
+    """What a destination stores in front of sequences."""
 
-    Attributes:
-        id: The lead; None: none is stored.
-        leads: The sequences that get it.
-        read: The leads of the sources, each once.
-        lost: The loss of these leads, if the destination cannot store them.
-    """
-
-    id: int | None = None
-    leads: Leads = "as-read"
-    read: tuple[int, ...] = ()
-    lost: tuple[Loss, ...] = ()
+    id: int | None = None  # None: none is stored
+    leads: Leads = "as-read"  # the sequences that get it
+    read: tuple[int, ...] = ()  # leads of the sources, each once
+    lost: tuple[Loss, ...] = ()  # of these leads, if the destination cannot store them
 
 
 NO_LEAD = Lead()
@@ -65,32 +58,19 @@ class Destination:
 
     `choose_destination` fills the attributes up to `traits`, `choose_contents` those up to `decodes`, and
     `choose_separators` the rest.
-
-    Attributes:
-        path: The path that the format gives the dataset.
-        format: The format of all portions.
-        given: The writer's options that the user gave.
-        portions: One portion, or one for each split.
-        options: The format's `write_options`. Those of the portions differ in their split only.
-        traits: The facts that the writer can store.
-        rows: A recipe whose samples are stored as they are; None if sequences are stored.
-        packed: The same samples without padding, for formats that pack them.
-        copies_lines: Records are copied to JSON Lines as they are. Otherwise the sources become one token axis.
-        decodes: The tokenizer decodes token IDs: the destination can hold text, and no source does.
-        separator: The separator that is stored.
-        lead: The lead that is stored in front of sequences.
     """
 
-    path: Place
-    format: Format
-    given: Mapping[str, object]
-    portions: tuple[SplitTarget, ...]
-    options: Any
-    traits: WriterTraits
-    rows: Samples | None = None
-    packed: PackedRows | None = None
+    path: Place  # that the format gives the dataset
+    format: Format  # of all portions
+    given: Mapping[str, object]  # writer's options that the user gave
+    portions: tuple[SplitTarget, ...]  # one portion, or one for each split
+    options: Any  # the format's `write_options`; those of portions differ in their split only
+    traits: WriterTraits  # the facts that the writer can store
+    rows: Samples | None = None  # a recipe whose samples are stored as they are
+    packed: PackedRows | None = None  # the same samples without padding, for formats that pack them
+    # records are copied to JSON Lines as they are; otherwise the sources become one token axis
     copies_lines: bool = False
-    decodes: bool = False
+    decodes: bool = False  # the tokenizer decodes token IDs: the destination can hold text, and no source does
     separator: Separator = _UNCHOSEN
     lead: Lead = NO_LEAD
 
@@ -106,12 +86,7 @@ class Destination:
         return self.format.writer(path, portion.options, target)
 
     def target(self, request: Request, tokenizer: TokenizerHandle | None = None) -> Target:
-        """Return the facts that writers need.
-
-        Args:
-            request: The request.
-            tokenizer: The tokenizer that decodes token IDs if the destination holds text.
-        """
+        """Return the facts that writers need."""
         allow_loss, decoding = request.source.allow_loss, tokenizer if self.decodes else None
         is_lenient = "invalid-utf8" in allow_loss
         return Target(
@@ -142,11 +117,7 @@ class Destination:
 
 
 def choose_destination(request: Request) -> Destination:
-    """Return the destination that a request names.
-
-    Raises:
-        OptionError: A format or an option does not exist.
-    """
+    """Return the destination that a request names."""
     format_ = registry.get(request.to) if request.to else registry.for_destination(request.destination)
     options_given = request.given_to_writer(format_)
     options: Any = parse_options(format_.write_options, options_given, format_.name)
@@ -160,11 +131,7 @@ def choose_destination(request: Request) -> Destination:
 
 
 def choose_contents(request: Request, inputs: Inputs, destination: Destination) -> Destination:
-    """Return the destination that gets the samples of a recipe, copied lines, decoded texts, or else token IDs.
-
-    Raises:
-        OptionError: The request selects, shuffles or splits the samples of a recipe.
-    """
+    """Return the destination that gets the samples of a recipe, copied lines, decoded texts, or else token IDs."""
     sources, tokenizer = inputs.sources, inputs.tokenizer
     if len(sources) == 1 and sources[0].format.is_computed:
         destination = with_rows(destination, inputs.read[0], request)
@@ -204,11 +171,7 @@ def _with_samples(destination: Destination, samples: Samples, request: Request) 
 
 
 def _with_samples_of_length(destination: Destination, seq_len: int, request: Request) -> Destination | None:
-    """Return the destination with options for samples of `seq_len` tokens; None if it stores sequences.
-
-    Raises:
-        OptionError: The request selects, shuffles or splits samples, or names their separator.
-    """
+    """Return the destination with options for samples of `seq_len` tokens; None if it stores sequences."""
     packs, options_given, format_ = destination.traits.pack_size, dict(destination.given), destination.format
     if not packs and not format_.stores_rows:
         return None
@@ -239,13 +202,7 @@ def _are_lines(sources: Sequence[Source]) -> bool:
 
 
 def choose_separators(request: Request, inputs: Inputs, destination: Destination) -> Destination:
-    """Return the destination with the separator and the lead that it stores beside sequences.
-
-    Raises:
-        OptionError: The option --to-eos or --to-bos is not possible for this destination.
-        SeparatorUnknownError: The separator is not known. The remedy names the options that give it.
-        ConversionError: Sources have different separators or leads, or the variant of the format takes another one.
-    """
+    """Return the destination with the separator and the lead that it stores beside sequences."""
     if not destination.copies_lines:
         destination = _with_separator(request, inputs, destination)
     if request.to_bos is not None or any(source.bos_id is not None for source in inputs.sources):
@@ -284,11 +241,7 @@ def _with_separator(request: Request, inputs: Inputs, destination: Destination) 
 
 
 def _gap_of(source: Source) -> Gap:
-    """Return what is known of the separator of a source, for what a destination writes in its place.
-
-    Raises:
-        ConversionError: It is that of a tokenizer, and all sequences end with another ID.
-    """
+    """Return what is known of the separator of a source, for what a destination writes in its place."""
     separator, reader = source.separator, source.reader
     if separator.source == "tokenizer":
         refuse_other_ends(source)
@@ -303,11 +256,7 @@ def _gap_of(source: Source) -> Gap:
 
 
 def _refuse_selection_of_none(selection: str, sources: Sequence[Source]) -> None:
-    """Refuse a selection without sequences, which leaves nothing to infer a separator from.
-
-    Raises:
-        OptionError: The selection is empty.
-    """
+    """Refuse a selection without sequences, which leaves nothing to infer a separator from."""
     readers = [source.reader for source in sources]
     count = sum(one.count() if isinstance(one, RecordReader) else one.info.sequences for one in readers)
     first, last = parse_selection(selection, count, [path for source in sources for path in source.paths])
@@ -317,12 +266,7 @@ def _refuse_selection_of_none(selection: str, sources: Sequence[Source]) -> None
 
 
 def _lead_of(request: Request, inputs: Inputs, destination: Destination) -> Lead:
-    """Return what the destination stores in front of sequences, and the loss of the leads of the sources.
-
-    Raises:
-        OptionError: The destination stores no token IDs, or the lead is its separator.
-        ConversionError: Sources have different leads.
-    """
+    """Return what the destination stores in front of sequences, and the loss of the leads of the sources."""
     traits, name, to_bos = destination.traits, destination.format.name, request.to_bos
     each_once = dict.fromkeys(source.bos_id for source in inputs.sources)
     read = tuple(lead for lead in each_once if lead is not None)

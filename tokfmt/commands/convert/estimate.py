@@ -48,37 +48,21 @@ Write = Callable[[Request, Inputs, Destination, list[Loss], Workplace, Workers, 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a conversion takes.
-
-    Attributes:
-        sequences: Number of sequences in the destination.
-        tokens: Number of tokens in the destination, without separators.
-        is_exact: The counts are those of an index, or the trial read all; else they are estimated.
-        size_bytes: Size of the destination.
-        scratch_bytes: Size of what a run writes to scratch and removes.
-        cpu_seconds: CPU time of all workers together.
-        read_bytes: Bytes of text, or of token IDs in memory, that the trial read; of compressed text, as it is stored.
-        places: Number of places that the trial read.
-    """
+    """What a conversion takes."""
 
     sequences: int
-    tokens: int
-    is_exact: bool
+    tokens: int  # without separators
+    is_exact: bool  # counts are those of an index, or the trial read all
     size_bytes: int
-    scratch_bytes: int
-    cpu_seconds: float
-    read_bytes: int
-    places: int
+    scratch_bytes: int  # what a run writes to scratch and removes
+    cpu_seconds: float  # of all workers together
+    read_bytes: int  # bytes of text, or of IDs in memory, that the trial read; of compressed text, as it is stored
+    places: int  # that the trial read
 
 
 def estimated(request: Request, inputs: Inputs, axis: TokenReader | None, write: Write) -> Mapping[str, object] | str:
-    """Return the attributes of an `Estimate`, or the reason why there is none.
-
-    Args:
-        request: The conversion.
-        inputs: The sources.
-        axis: All sequences of sources of token IDs; None for records.
-        write: See `Write`.
+    """Return the attributes of an `Estimate`, or the reason why there is none. The axis has all sequences of sources of
+    token IDs; it is None for records.
     """
     if any(source.format.is_computed for source in inputs.sources):
         text = any(text_recipe_of(source) is not None for source in inputs.sources)
@@ -93,22 +77,12 @@ def estimated(request: Request, inputs: Inputs, axis: TokenReader | None, write:
 
 
 class SomeRecords(RecordView):
-    """The beginnings of some blocks of a reader.
-
-    Attributes:
-        read_bytes: The bytes on disk of the records that were read.
-    """
+    """The beginnings of some blocks of a reader."""
 
     def __init__(self, records: RecordReader, blocks: Sequence[Block], room: int) -> None:
-        """Take some records.
-
-        Args:
-            records: The reader.
-            blocks: The blocks.
-            room: Bytes of text to read of each block.
-        """
+        """Take some records. `room` is the bytes of text to read of each block."""
         super().__init__(records)
-        self._blocks, self._room, self.read_bytes = list(blocks), room, 0
+        self._blocks, self._room, self.read_bytes = list(blocks), room, 0  # bytes on disk of the records that were read
 
     @property
     def files(self) -> Sequence[Place]:  # type: ignore[override]
@@ -142,28 +116,16 @@ class SomeRecords(RecordView):
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """What a trial reads.
+    """What a trial reads."""
 
-    Attributes:
-        inputs: The sources, of which only some places are read.
-        share: Returns, once they are read, the share of the sources that they are.
-        read: Returns the number of bytes that they are.
-        places: Their number.
-        counts: The number of sequences and of tokens of the sources; None if these are estimated.
-    """
-
-    inputs: Inputs
-    share: Callable[[], float]
-    read: Callable[[], int]
-    places: int
-    counts: tuple[int, int] | None
+    inputs: Inputs  # of which only some places are read
+    share: Callable[[], float]  # once they are read, the share of the sources that they are
+    read: Callable[[], int]  # once they are read, their bytes
+    places: int  # their number
+    counts: tuple[int, int] | None  # sequences and tokens of the sources; None if estimated
 
     def run(self, request: Request, write: Write) -> Estimate:
-        """Convert the places in scratch, and scale what that took.
-
-        Raises:
-            TokfmtError: They cannot be converted.
-        """
+        """Convert the places in scratch, and scale what that took."""
         notes = Notes(Progress(), request.piped)
         with Scratch() as home:
             request = replace(

@@ -25,41 +25,25 @@ from tokfmt.wording import counted, printable
 
 
 class Gathered(NamedTuple):
-    """All sources as one token axis.
+    """All sources as one token axis."""
 
-    Attributes:
-        axis: The sequences of all sources, without separators.
-        skipped: Each source of records, with what was left out of it.
-        encoded: False if the losses will be refused, and the rest of the text was parsed without being encoded.
-        notes: Notes on separators that sequences end with already, and on quotas that documents do not fill.
-        report: What each source of a recipe gives; see `mix.report`.
-        counts: Each source of records, the number of its records that were read, and the number that was selected
-            (None: all of them).
-        made: Recipes of text, each with the reader of its prepared sequences or samples.
-        padded: Positions that hold padding in samples of recipes.
-    """
-
-    axis: TokenReader
-    skipped: list[tuple[Source, SkippedRecords]]
-    encoded: bool = True
+    axis: TokenReader  # without separators
+    skipped: list[tuple[Source, SkippedRecords]]  # each source of records, with what was left out of it
+    encoded: bool = True  # False: the losses will be refused, so the rest of the text was only parsed
+    # on separators that sequences end with already, and on quotas that documents do not fill
     notes: tuple[str, ...] = ()
-    report: Sequence[Mapping[str, Any]] = ()
+    report: Sequence[Mapping[str, Any]] = ()  # what each source of a recipe gives
+    # each source of records, how many of its records were read, and how many were selected (None: all)
     counts: Sequence[tuple[Source, int, int | None]] = ()
-    made: Sequence[Source] = ()
-    padded: int = 0
+    made: Sequence[Source] = ()  # recipes of text, each with the reader of its prepared sequences or samples
+    padded: int = 0  # positions that hold padding in samples of recipes
 
 
 def gather(
     request: Request, inputs: Inputs, destination: Destination, workers: Workers, progress: Progress
 ) -> Gathered:
-    """Return all sources as one token axis without separators.
-
-    Args:
-        request: The selection, the accepted losses, and whether texts that filters leave out are listed.
-        inputs: The sources.
-        destination: What is written. Sequences that all end with its separator already do not get a second one.
-        workers: The workers that tokenize and gather records, and their scratch.
-        progress: Receives phases, counts and notes.
+    """Return all sources as one token axis without separators. Sequences that all end with the separator of the
+    destination already do not get a second one.
     """
     sources, tokenizer, selection = inputs.read, inputs.tokenizer, request.select
     every_end = request.source.every_end
@@ -167,12 +151,7 @@ def _report(
     chosen: tuple[int, int],
 ) -> tuple[list[Mapping[str, Any]], int]:
     """Return the rows of the report on each recipe, and the number of positions of its samples that hold padding.
-
-    Args:
-        sources: All sources, in order.
-        readers: The token axis of each source.
-        rows: The reader of each recipe and its rows without amounts, by the number of the source.
-        chosen: First and last + 1 of the sequences that are selected.
+    `rows` has the reader of each recipe and its rows without amounts, by the number of the source.
     """
     listed, padded, before = list[Mapping[str, Any]](), 0, 0
     for number, (source, reader) in enumerate(zip(sources, readers, strict=True)):

@@ -50,39 +50,24 @@ OpenedSources = tuple[Sequence[Source], TokenReader]
 
 
 class FoundFiles(NamedTuple):
-    """The datasets that a conversion reads, before they are opened.
+    """The datasets that a conversion reads, before they are opened."""
 
-    Attributes:
-        named: The datasets that the request names.
-        files: These and all that recipes among them name.
-    """
-
-    named: Sequence[SourceFiles]
-    files: tuple[SourceFiles, ...]
+    named: Sequence[SourceFiles]  # that the request names
+    files: tuple[SourceFiles, ...]  # these and all that recipes among them name
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The open sources of a conversion.
+    """The open sources of a conversion."""
 
-    Attributes:
-        files: Every dataset that is read, including those that recipes name.
-        before: The identity of these files before they were opened.
-        stated: The manifest of each of these datasets, reduced to the size, number and checksum of its files. Empty
-            with --ignore-manifest.
-        sources: The sources of the conversion.
-        read: What is converted: the sources, or one source with another reader: one given over them, or of packed rows.
-        tokenizer: The tokenizer that encodes text or decodes token IDs; None if there is none.
-        made_by: The tokenizer that is known to make or to have made all token IDs, or None; and the accepted
-            differences, in words.
-    """
-
-    files: tuple[SourceFiles, ...]
-    before: Mapping[Place, Identity]
+    files: tuple[SourceFiles, ...]  # every dataset that is read, including those that recipes name
+    before: Mapping[Place, Identity]  # of these files, before they were opened
+    # manifests, reduced to the size, number and checksum of files; empty with --ignore-manifest
     stated: Mapping[Place, Manifest]
     sources: tuple[Source, ...]
-    read: tuple[Source, ...]
-    tokenizer: TokenizerHandle | None
+    read: tuple[Source, ...]  # what is converted: the sources, or one with a reader over them, or of packed rows
+    tokenizer: TokenizerHandle | None  # encodes text or decodes token IDs
+    # the tokenizer that is known to have made all token IDs, and the accepted differences, in words
     made_by: tuple[Mapping[str, Any] | None, str]
 
     @property
@@ -98,11 +83,7 @@ class Inputs:
 
 
 def find_files(request: Request, opened: OpenedSources | None, listing: Listing) -> FoundFiles:
-    """Find the datasets that a request names. Their places carry the listing.
-
-    Raises:
-        TokfmtError: There is no such dataset, or tokfmt does not know its format.
-    """
+    """Find the datasets that a request names. Their places carry the listing."""
     named = files_of_sources(opened[0], listing) if opened else find_sources(request.source, listing=listing)
     if any(one.format.is_computed for one in named):
         from tokfmt.mix import named_by  # only recipes need what it imports
@@ -119,19 +100,7 @@ def open_inputs(
     opened: OpenedSources | None,
     notes: Notes,
 ) -> Inputs:
-    """Open the sources of a request, and add the notes on them.
-
-    Args:
-        request: The request.
-        files: The datasets to open.
-        before: The identity of their files.
-        tokenizer: The tokenizer that the user gave.
-        opened: The sources, if they are open already.
-        notes: Receives the notes.
-
-    Raises:
-        TokfmtError: A source cannot be read, or tokenizers contradict each other.
-    """
+    """Open the sources of a request, and add the notes on them."""
     sources = opened[0] if opened else _opened(request, tokenizer, files.named, notes)
     compared = () if request.source.ignore_manifest else files.files
     stated = {one.path: own_manifest(one).of_files for one in compared}
@@ -187,11 +156,7 @@ def text_recipe_of(source: Source) -> TextRecipe | None:
 
 
 def _named_tokenizer(sources: Sequence[Source], tokenizer: TokenizerHandle | None) -> TokenizerHandle | None:
-    """Return the tokenizer that a recipe of text names, else the one that was given.
-
-    Raises:
-        OptionError: --tokenizer differs from the tokenizer of the recipe.
-    """
+    """Return the tokenizer that a recipe of text names, else the one that was given."""
     for source in sources:
         recipe = text_recipe_of(source)
         if recipe is None or recipe.tokenizer is None:  # a recipe of token IDs needs no tokenizer
@@ -223,11 +188,7 @@ _PIECE = 1 << 20
 
 @contextmanager
 def printed(request: Request) -> Iterator[Request]:
-    """Yield the request that writes to scratch if the destination is standard output, and copy the result there.
-
-    Raises:
-        BrokenPipeError: The reader of standard output has closed it.
-    """
+    """Yield the request that writes to scratch if the destination is standard output, and copy the result there."""
     if request.destination != LocalPlace(STREAM):
         yield request
         return
@@ -242,16 +203,7 @@ def printed(request: Request) -> Iterator[Request]:
 
 @contextmanager
 def unpiped(request: Request, pipes: Sequence[int], progress: Progress) -> Iterator[Request]:
-    """Copy pipes among the sources to scratch, and yield the request that reads these copies.
-
-    Args:
-        request: The request.
-        pipes: The numbers of the sources that are pipes.
-        progress: Receives notes.
-
-    Raises:
-        OptionError: Standard input is a terminal, or a pipe does not bring JSON Lines.
-    """
+    """Copy pipes among the sources to scratch, and yield the request that reads these copies."""
     if not pipes:
         yield request
         return
@@ -302,12 +254,7 @@ def renamed(names: Mapping[str, str]) -> Iterator[None]:
 
 
 def print_files(files: Sequence[Place]) -> None:
-    """Copy files to standard output, in order.
-
-    Raises:
-        BrokenPipeError: The reader of standard output has closed it.
-        OutageError: Standard output cannot be written.
-    """
+    """Copy files to standard output, in order."""
     sys.stdout.flush()
     try:
         for path in files:

@@ -41,19 +41,12 @@ _BLOCK = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """The records that were copied.
+    """The records that were copied."""
 
-    Attributes:
-        counts: Number of records of each reader.
-        tokens: Number of token IDs in these records; None for text.
-        blocks: The blocks that were copied, each with the number of its reader.
-        skipped: The records and fields that were left out, by the number of the reader.
-    """
-
-    counts: Sequence[int]
-    tokens: int | None
-    blocks: Sequence[tuple[int, Block]]
-    skipped: Mapping[int, SkippedRecords]
+    counts: Sequence[int]  # of each reader
+    tokens: int | None  # None for text
+    blocks: Sequence[tuple[int, Block]]  # each with the number of its reader
+    skipped: Mapping[int, SkippedRecords]  # by the number of the reader
 
     @property
     def records(self) -> int:
@@ -75,11 +68,7 @@ class _Part:
 def copy_lines(
     request: Request, inputs: Inputs, destination: Destination, place: Workplace, workers: Workers, notes: Notes
 ) -> Written:
-    """Write the selected records of all sources, one line each.
-
-    Raises:
-        TokfmtError: A record cannot be copied, or something would be lost. Nothing was published.
-    """
+    """Write the selected records of all sources, one line each."""
     sources, is_plain = inputs.sources, request.arrangement.plain
     readers = records_of(sources)
     first = destination.portions[0]
@@ -112,11 +101,7 @@ def copy_lines(
 def _dealt(
     arrangement: Arrangement, readers: Sequence[RecordReader], copied: Copied, workers: Workers, progress: Progress
 ) -> Arrangement:
-    """Return the arrangement with the split of each line, by its text or its IDs, not by its other fields.
-
-    Raises:
-        ConversionError: A reader gives other records as lines than as texts or IDs.
-    """
+    """Return the arrangement with the split of each line, by its text or its IDs, not by its other fields."""
     shares = arrangement.shares
     if shares is None or shares.by != "content":
         return arrangement
@@ -190,15 +175,8 @@ def copy_records(
     workers: Workers,
     progress: Progress,
 ) -> Copied:
-    """Write the selected records of all readers to `path`, one line each, in order.
-
-    Args:
-        readers: The readers of the sources.
-        path: The file to write; its suffix decides if it is compressed.
-        selection: Record numbers `A:B`; None for all records.
-        paths: The paths of the sources, for messages.
-        workers: The workers that copy blocks, and their scratch.
-        progress: Receives phases, counts and notes.
+    """Write the selected records of all readers to `path`, one line each, in order. The suffix of the path decides if
+    the file is compressed.
     """
     blocks = selected_blocks(readers, selection, paths)
     progress.phase("copying", sum(block.stop - block.start for _, block in blocks), "bytes")

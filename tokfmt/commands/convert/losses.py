@@ -51,23 +51,14 @@ _NAMED = 12
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A token axis to write, whose losses are known and accepted.
+    """A token axis to write, whose losses are known and accepted."""
 
-    Attributes:
-        axis: All sources as one token axis, without separators and without losses.
-        reader: The axis to write, empty sequences included.
-        losses: The losses that were accepted, in words, by their --allow-loss name.
-        embedded: Sequences contain the separator, and a reader of the destination splits them there.
-        closes: The separators of the sources are stored as tokens of their sequences.
-        notes: Notes on what is left out without being a loss.
-    """
-
-    axis: TokenReader
-    reader: TokenReader
-    losses: dict[str, str]
-    embedded: bool = False
-    closes: bool = False
-    notes: tuple[str, ...] = ()
+    axis: TokenReader  # all sources as one token axis, without separators and without losses
+    reader: TokenReader  # the axis to write, empty sequences included
+    losses: dict[str, str]  # in words, by their --allow-loss name
+    embedded: bool = False  # sequences contain the separator, and a reader of the destination splits them there
+    closes: bool = False  # the separators of the sources are stored as tokens of their sequences
+    notes: tuple[str, ...] = ()  # on what is left out without being a loss
 
     def of_view(self, view: TokenReader) -> Content:
         """Return this content for a view of the reader, without empty sequences if their loss was accepted."""
@@ -76,13 +67,9 @@ class Content:
     def located(
         self, error: TokenRangeError, stored: TokenReader, paths: Sequence[object], renumbered: bool
     ) -> TokenRangeError:
-        """Return the error of an ID that the destination cannot store, with the sequence that holds it, if found.
-
-        Args:
-            error: The error that a writer raised.
-            stored: The axis that it stores, on which it counts positions.
-            paths: The sources, for the message.
-            renumbered: Sequences of the reader have other numbers than in the sources.
+        """Return the error of an ID that the destination cannot store, with the sequence that holds it, if found. The
+        writer counts positions on the axis that it stores. With `renumbered`, sequences of the reader have other
+        numbers than in the sources.
         """
         number = stored.sequence_at(error.position)
         start, stop = self.reader.offsets(number, number + 1).tolist()
@@ -104,25 +91,16 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """The losses that were found so far.
-
-    Attributes:
-        found: The losses, each with its --allow-loss name.
-        notes: Notes on what is left out without being a loss: fields beside text that becomes tokens.
-        fault: The error of the first invalid line; None if there is none.
-    """
+    """The losses that were found so far."""
 
     found: list[Loss] = field(default_factory=list)
+    # on what is left out without being a loss: fields beside text that becomes tokens
     notes: list[str] = field(default_factory=list)
-    fault: TokfmtError | None = None
+    fault: TokfmtError | None = None  # of the first invalid line
 
     def accepted(self, request: Request) -> dict[str, str]:
-        """Return the losses, in words, by their --allow-loss name, if the request accepts all of them.
-
-        Raises:
-            LossyConversionError: Some losses are not in `allow_loss`; the message has all of those.
-            FormatError: There is an invalid line, and "invalid-lines" is not in `allow_loss`. The notes of the error
-                have all other losses.
+        """Return the losses, in words, by their --allow-loss name, if the request accepts all of them. Otherwise the
+        error has all of them.
         """
         if not self.found:
             return {}
@@ -175,16 +153,6 @@ def refuse_known_losses(
 
     A first look at records shows only a part of their losses. A dry run refuses those. A run continues, so that it can
     report all of them at once.
-
-    Args:
-        request: The request.
-        inputs: The sources.
-        destination: The destination.
-        of_sources: The losses of sources that hold tokens.
-        skipped: What a first look at the records of each source leaves out.
-
-    Raises:
-        LossyConversionError: The user does not accept one of them.
     """
     losses, of_tokens = Losses(), (*of_sources, *destination.lead.lost)
     if request.dry_run:
@@ -209,23 +177,7 @@ def accept_losses(
     writer: TokenWriter,
     workers: Workers,
 ) -> Content:
-    """Return the axis to write, if the user accepts all that is lost. If need be, read the tokens once for that.
-
-    Args:
-        request: The request, with the accepted losses.
-        inputs: The sources.
-        destination: The destination.
-        gathered: All sources as one axis.
-        of_sources: The losses of sources that hold tokens.
-        target: The facts that the writer needs.
-        writer: The writer of the first portion.
-        workers: The workers that read.
-
-    Raises:
-        LossyConversionError: The user does not accept a loss.
-        FormatError: A line is invalid, and the user does not accept that.
-        OptionError: Leads are asked for where the destination stores the separators of the sources.
-    """
+    """Return the axis to write, if the user accepts all that is lost. If need be, read the tokens once for that."""
     allow_loss, traits = request.source.allow_loss, destination.traits
     axis, losses, inside = destination.packed or gathered.axis, Losses(), list[Loss]()
     if gathered.skipped:
@@ -255,12 +207,6 @@ def _losses_of_axis(
     """Return what the destination cannot store, as far as it is known without reading tokens.
 
     If the user accepts the loss of loss masks, they are counted as lost even if the destination could store them.
-
-    Args:
-        axis: All sources as one token axis.
-        sources: The sources, which state their loss masks, borders and splits.
-        traits: The facts that the writer can store.
-        request: The accepted losses, and the split that is read.
     """
     allow_loss = request.allow_loss
     masks = traits.keeps_masks and "loss-mask" not in allow_loss and axis.marks(0, 0) is not None
@@ -307,21 +253,13 @@ def _notes_on_samples(sources: Sequence[Source], traits: WriterTraits) -> list[s
 
 @dataclass(slots=True)
 class _Tally:
-    """A count of the sequences that lose something.
+    """A count of the sequences that lose something."""
 
-    Attributes:
-        name: The --allow-loss name of the loss.
-        what: The loss in words, with `{}` for the counted sequences.
-        unit: The noun for one sequence.
-        count: Number of sequences so far.
-        first: Number of the first of them; -1 if there is none.
-    """
-
-    name: str
-    what: str
-    unit: str
+    name: str  # of --allow-loss
+    what: str  # the loss in words, with `{}` for the counted sequences
+    unit: str  # noun for one sequence
     count: int = 0
-    first: int = -1
+    first: int = -1  # number of the first of them; -1 if there is none
 
     def add(self, axis: TokenReader, positions: NDArray[np.int64]) -> None:
         """Count sequences; `positions` has one ascending position in each of them."""
@@ -345,9 +283,6 @@ def _unmarked(axis: TokenReader, sources: Sequence[Source], traits: WriterTraits
     """Yield the masks and labels that a loss mask over written tokens cannot state.
 
     These are masked separators that the destination does not store, and labels of tokens after the end of a sample.
-
-    Raises:
-        ConversionError: A label differs from the token that it should equal.
     """
     from tokfmt.core.loss_mask import MASKED_END
 
@@ -488,10 +423,8 @@ def _masks(info: Info) -> list[Loss]:
 def _scanned(
     axis: TokenReader, writer: TokenWriter, traits: WriterTraits, target: Target, workers: Workers
 ) -> tuple[TokenReader, list[Loss]]:
-    """Read the tokens once, if the writer needs the largest ID or a sequence might contain the separator.
-
-    Returns:
-        The axis with its largest ID, if the tokens were read; and the loss of separators inside sequences, if any.
+    """Read the tokens once, if the writer needs the largest ID or a sequence might contain the separator. The axis has
+    its largest ID if the tokens were read.
     """
     look_for = target.eos_id if traits.separators.separated and axis.info.free_of != target.eos_id else None
     if look_for is None and (axis.info.max_id is not None or not writer.wants_max_id(stored_axis(axis, target))):
@@ -543,14 +476,7 @@ def try_tokenizer(
     notes: Notes,
 ) -> Inputs:
     """Return the inputs with a tokenizer that was tried on some texts, and add notes on what it does with the sources.
-
-    Args:
-        request: The request.
-        inputs: The sources.
-        destination: The destination.
-        tokenizer: The tokenizer.
-        texts: Some texts of the sources; empty if they hold token IDs.
-        notes: Receives the notes.
+    There are no texts if the sources hold token IDs.
     """
     _note_copied_ids(request, inputs, destination, tokenizer, notes)
     if texts:
@@ -626,11 +552,8 @@ def _note_spelled(tokenizer: TokenizerHandle, texts: Sequence[str], notes: Notes
 
 
 def _note_on_texts(handle: TokenizerHandle, texts: Sequence[str]) -> str:
-    """Return a note if the IDs of some texts decode to other texts; "" if they do not.
-
-    Args:
-        handle: The tokenizer that encodes the texts.
-        texts: Texts, of which the first 64 are tried, each up to 4,096 characters.
+    """Return a note if the IDs of some texts decode to other texts; "" if they do not. The first 64 are tried, each up
+    to 4,096 characters.
     """
     tried = [text[:_LONGEST] for text in texts[:_DOCUMENTS]]
     decoder = handle.decoder(lenient=True)
@@ -649,11 +572,8 @@ def _note_on_texts(handle: TokenizerHandle, texts: Sequence[str]) -> str:
 
 
 def _note_on_documents(handle: TokenizerHandle, source: Source) -> str:
-    """Return a note if the texts of some documents have other IDs than the documents; "" if they do not.
-
-    Args:
-        handle: The tokenizer that decodes the documents.
-        source: A source of token IDs, of whose documents the first 64 are tried, without those above 4,096 tokens.
+    """Return a note if the texts of some documents have other IDs than the documents; "" if they do not. The first 64
+    are tried, without those above 4,096 tokens.
     """
     tried = [ids for ids in _first_documents(source.reader) if not handle.ids.lacks(ids).any()]
     if not tried:

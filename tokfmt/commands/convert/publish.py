@@ -52,13 +52,8 @@ def publishers_of(
 ) -> dict[Place, Publisher]:
     """Return the publisher of each destination, after a check that the destination may be replaced.
 
-    If the request keeps its work, `resumed` makes that check instead.
-
-    Args:
-        request: The request.
-        destination: The destination with its portions.
-        before: The identity of each source file; a destination gets no permissions that a source file lacks.
-        notes: Receives notes on destinations in stores.
+    If the request keeps its work, `resumed` makes that check instead. A destination gets no permissions that a source
+    file lacks.
     """
     publishers = dict[Place, Publisher]()
     for path in destination.paths:
@@ -82,16 +77,11 @@ def publishers_of(
 
 @dataclass(frozen=True, slots=True)
 class Workplace:
-    """The hidden directories where the portions of a conversion are built.
-
-    Attributes:
-        publishers: The publisher of each destination, by path.
-        facts: The facts that a run has to repeat to continue this one; empty if no run can continue it.
-        sinks: The publishers that upload files as soon as they are complete, by path.
-    """
+    """The hidden directories where the portions of a conversion are built."""
 
     publishers: Mapping[Place, Publisher]
-    facts: Facts
+    facts: Facts  # what a run has to repeat to continue this one; empty if none can
+    # publishers that upload files as soon as they are complete
     sinks: Mapping[Place, Sink] = field(default_factory=dict)
 
     @property
@@ -112,11 +102,7 @@ class Workplace:
         ]
 
     def need_room(self, portion: SplitTarget, writer: TokenWriter, stored: TokenReader) -> None:
-        """Refuse a portion that does not fit where it is built, unless its files are uploaded as they are complete.
-
-        Raises:
-            ConversionError: The file system has less free space.
-        """
+        """Refuse a portion that does not fit where it is built, unless its files are uploaded as they are complete."""
         if portion.destination in self.sinks and writer.finishes_files:
             return
         need_room(portion.destination, self.publishers[portion.destination].path, writer.minimum_bytes(stored))
@@ -150,9 +136,6 @@ def _uploads_early(request: Request, publisher: StorePublisher) -> bool:
     """Return whether files are uploaded before all are complete, after what an earlier run has uploaded is taken over.
 
     That is not done if the files are read back (--verify), or if an old dataset is readable until they are complete.
-
-    Raises:
-        ConversionError: The files are to be read back, and an earlier run, or a task, has uploaded some already.
     """
     if request.verify and request.task is None:
         if publisher.has_early_uploads:
@@ -191,12 +174,7 @@ def publish(
     notes: Notes,
     prove: Proof | None,
 ) -> Conversion:
-    """Publish the destinations, unless this run is a task: --finish publishes tasks.
-
-    Raises:
-        SourceChangedError: A source changed while it was read. Nothing was published.
-        TokfmtError: A manifest or a name could not be written. Nothing was published.
-    """
+    """Publish the destinations, unless this run is a task: --finish publishes tasks."""
     done = result_of(request, inputs, destination, written, notes)
     uploads = {path: one for path, one in place.publishers.items() if isinstance(one, StorePublisher)}
     if request.task is not None:

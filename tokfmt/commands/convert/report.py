@@ -54,63 +54,36 @@ _NO_LEAD: dict[str, object] = {"bos_id": None, "stored": None}
 
 @dataclass(frozen=True, slots=True)
 class PortionCounts:
-    """The numbers of one portion that was written, or that a dry run would write.
-
-    Attributes:
-        portion: The portion.
-        sequences: Number of sequences; None if it is not known yet.
-        tokens: Number of tokens without separators; None if it is not known yet, or if text is copied.
-        max_id: Largest token ID written; None if it is not known.
-        tasks: Number of regions that were written.
-        minimum_bytes: Minimum size of the portion in bytes; see `TokenWriter.minimum_bytes`. None if that is not known.
-        passes: How often a run reads the tokens of the portion.
-        lost: What the writer lost because the user accepted it; see `TokenWriter.lost`.
-        separators: What became of the separators of its sequences; None before it is written, and if it holds lines, or
-            samples of a recipe as they are.
-        leads: What became of their leads; None as well if neither the sources nor the portion have a lead.
-        compared: Numbers of what was read back and compared.
-        packed: The sequences are rows that hold several documents or padding; see `TokenWriter.packed`.
-    """
+    """The numbers of one portion that was written, or that a dry run would write."""
 
     portion: SplitTarget
     sequences: int | None
-    tokens: int | None
-    max_id: int | None = None
-    tasks: int = 0
-    minimum_bytes: int | None = None
-    passes: int = 1
-    lost: Sequence[Loss] = ()
+    tokens: int | None  # without separators; None also if text is copied
+    max_id: int | None = None  # largest token ID written; None if it is not known
+    tasks: int = 0  # regions that were written
+    minimum_bytes: int | None = None  # see `TokenWriter.minimum_bytes`
+    passes: int = 1  # how often a run reads the tokens of the portion
+    lost: Sequence[Loss] = ()  # accepted by the user; see `TokenWriter.lost`
+    # None before it is written, and if it holds lines, or samples of a recipe as they are
     separators: Counts | None = None
-    leads: Counts | None = None
-    compared: Mapping[str, int] = field(default_factory=dict)
-    packed: bool = False
+    leads: Counts | None = None  # None as well if neither the sources nor the portion have a lead
+    compared: Mapping[str, int] = field(default_factory=dict)  # numbers of what was read back and compared
+    packed: bool = False  # rows hold several documents or padding; see `TokenWriter.packed`
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was built and is not visible yet, or what a dry run would build.
-
-    Attributes:
-        portions: The numbers of each portion.
-        losses: The losses that were accepted, in words, by their --allow-loss name.
-        report: What each source of a recipe gives; see `tokfmt.mix.report`.
-        padded: Positions of samples that hold padding.
-        ledger: "unit", and what `mix.write_ledger` returns; None without --ledger.
-    """
+    """What was built and is not visible yet, or what a dry run would build."""
 
     portions: Sequence[PortionCounts]
-    losses: Mapping[str, str]
-    report: Sequence[Mapping[str, Any]] = ()
-    padded: int = 0
-    ledger: Mapping[str, Any] | None = None
+    losses: Mapping[str, str]  # in words, by their --allow-loss name
+    report: Sequence[Mapping[str, Any]] = ()  # what each source of a recipe gives; see `tokfmt.mix.report`
+    padded: int = 0  # positions of samples that hold padding
+    ledger: Mapping[str, Any] | None = None  # "unit", and what `mix.write_ledger` returns
 
 
 def result_of(request: Request, inputs: Inputs, destination: Destination, written: Written, notes: Notes) -> Conversion:
-    """Return the result of a conversion, with the notes so far.
-
-    Raises:
-        TokenizerMismatchError: The destination has an ID that the tokenizer in use does not have.
-    """
+    """Return the result of a conversion, with the notes so far."""
     arrangement, counts, separator = request.arrangement, written.portions, destination.separator
     made, mixed = _made_by(request, inputs, separator.eos_id, counts)
     sequences, tokens = (total_of(one.sequences for one in counts), total_of(one.tokens for one in counts))
@@ -216,11 +189,8 @@ def total_of(counts: Iterable[int | None]) -> int | None:
 
 
 def _lead_in(destination: Destination, leads: Mapping[str, int] | None) -> dict[str, object]:
-    """Return the lead of the destination, or of the sources if it is left out, and where it is stored.
-
-    Args:
-        destination: The destination.
-        leads: What became of leads. If no sequence had or got one, there is none to state.
+    """Return the lead of the destination, or of the sources if it is left out, and where it is stored. If no sequence
+    had or got a lead, there is none to state.
     """
     lead = destination.lead
     is_bare = leads is not None and not any(count for name, count in leads.items() if name != "bare")
@@ -239,12 +209,7 @@ def _sum_of(counts: Iterable[object]) -> dict[str, int] | None:
 def _made_by(
     request: Request, inputs: Inputs, eos_id: int | None, counts: Sequence[PortionCounts]
 ) -> tuple[Mapping[str, Any] | None, str]:
-    """Return the tokenizer that the manifest may name, and the accepted contradictions in words.
-
-    Raises:
-        TokenizerMismatchError: The tokenizer in use does not have the largest ID, and --allow-loss does not accept
-            that.
-    """
+    """Return the tokenizer that the manifest may name, and the accepted contradictions in words."""
     made, mixed = inputs.made_by
     largest = max((one.max_id for one in counts if one.max_id is not None), default=-1)
     used, source = inputs.tokenizer, request.source
@@ -302,21 +267,9 @@ def dry_run(
     opened: int,
     estimate: Callable[[Request, Inputs, TokenReader | None], Mapping[str, object] | str],
 ) -> Conversion:
-    """Return the result of a conversion as far as it is known before text is tokenized.
-
-    Args:
-        request: The request.
-        inputs: The sources.
-        destination: The destination.
-        of_sources: The losses of sources that hold tokens.
-        publishers: The publishers, which choose where the destinations would be built.
-        notes: Receives notes.
-        opened: Bytes that were read from stores to open the sources.
-        estimate: Returns the estimate of what a run takes, or the reason why there is none; see `estimate.estimated`.
-            Its last argument is all sequences of sources of token IDs, else None.
-
-    Raises:
-        TokfmtError: A run would refuse the conversion.
+    """Return the result of a conversion as far as it is known before text is tokenized. `opened` is the bytes that were
+    read from stores to open the sources. The last argument of `estimate` is all sequences of sources of token IDs, else
+    None.
     """
     built_at = [
         portion.destination if isinstance(portion.destination, LocalPlace) else publishers[portion.destination].path
@@ -355,12 +308,8 @@ def read_from_stores() -> int:
 
 
 def _download(sizes: Sequence[int], passes: int, opened: int) -> Mapping[str, int]:
-    """Return what a run reads from stores: objects, passes, bytes, requests, and the lists that found the objects.
-
-    Args:
-        sizes: The size of each object.
-        passes: How often a run reads the tokens after the sources are open.
-        opened: Bytes that were read to open them. If that is most of the objects, it is another pass.
+    """Return what a run reads from stores: objects, passes, bytes, requests, and the lists that found the objects. If
+    opening read most of the objects, it is another pass.
     """
     from tokfmt.stores import account
     from tokfmt.stores.blocks import LARGEST
@@ -384,16 +333,7 @@ def _would_write(
     built_at: Sequence[Path],
     notes: Notes,
 ) -> tuple[Written, TokenReader]:
-    """Return what a run would write of sources that hold token IDs, and all their sequences.
-
-    Args:
-        request: The request.
-        inputs: The sources.
-        destination: The destination.
-        of_sources: The losses of the sources.
-        built_at: The path where each portion would be built.
-        notes: Receives notes.
-    """
+    """Return what a run would write of sources that hold token IDs, and all their sequences."""
     target, traits = destination.target(request), destination.traits
     with make_executor("serial", 1) as executor:
         workers = Workers(executor, 1, Path())
@@ -430,20 +370,8 @@ def manifests(
     stated: Mapping[Place, Manifest] | None = None,
     outputs: Mapping[Place, Mapping[str, Any]] | None = None,
 ) -> dict[Place, bytes]:
-    """Return the manifest of each destination, as bytes by path.
-
-    Args:
-        done: The result of the conversion.
-        sources: The sources, and the datasets that recipes among them name.
-        publishers: The destinations, which are not published yet.
-        facts: Further keys: options, selection, shares, the request.
-        progress: Receives the number of datasets whose checksum is done.
-        jobs: Number of files that are read at a time for checksums.
-        stated: The manifests of the sources, which their checksums are compared with (default: they are not compared).
-        outputs: The size, number and checksum of the files of each destination (default: they are read).
-
-    Raises:
-        CorruptError: A source has another checksum than its manifest states, and is not read in part.
+    """Return the manifest of each destination, as bytes by path. The checksums of sources are compared with the
+    manifests in `stated`. `outputs` are the files of each destination, which are read if they are not given.
     """
     progress.phase("checksums", len(sources) + len(publishers), "files")
     if outputs is None:
@@ -472,14 +400,7 @@ def with_objects(manifest: bytes, objects: Sequence[Mapping[str, Any]]) -> bytes
 def _described(
     sources: Sequence[SourceFiles], progress: Progress, jobs: int, stated: Mapping[Place, Manifest]
 ) -> dict[str, object]:
-    """Return path, format, size and checksum of each source, and only sums of those beyond the first 20,000.
-
-    Args:
-        sources: The datasets to describe.
-        progress: Receives the number of sources that are done.
-        jobs: Number of files that are read at a time for checksums.
-        stated: The manifests that checksums are compared with.
-    """
+    """Return path, format, size and checksum of each source, and only sums of those beyond the first 20,000."""
     import xxhash
 
     listed, more, total, count = list[dict[str, Any]](), xxhash.xxh3_128(), 0, 0

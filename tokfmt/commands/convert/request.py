@@ -23,25 +23,14 @@ from tokfmt.wording import printable
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A conversion as the user asks for it. `convert` explains the fields that are not listed here.
+    """A conversion as the user asks for it. `convert` explains the fields that are not listed here."""
 
-    Attributes:
-        source: The paths of the sources, and the options that say how to read them.
-        to: Name of the destination's format; None to take it from the destination's name.
-        to_eos: The separator to write; None: that of the sources.
-        to_bos: The lead to write; None: as the sources have it, if an index marks boundaries.
-        region: Tokens that one worker writes at a time.
-        part: The records of this task alone are converted, to a destination of their own; see `parts`.
-        finish: Number of tasks whose work this run publishes; 0 if it does not publish tasks.
-        piped: Copies of pipes in scratch, with the name that the user gave for each.
-    """
-
-    source: SourceRequest
+    source: SourceRequest  # the paths of the sources, and the options that say how to read them
     destination: Place
-    to: str | None = None
+    to: str | None = None  # None: from the destination's name
     to_options: Mapping[str, object] = field(default_factory=dict)
-    to_eos: ToEos = None
-    to_bos: EosChoice = None
+    to_eos: ToEos = None  # None: that of the sources
+    to_bos: EosChoice = None  # None: as the sources have it, if an index marks boundaries
     tokenizer: str | None = None
     special_tokens: Literal["text", "parse"] = "text"
     engine: Literal["auto", "fastokens", "tokenizers"] = "auto"
@@ -54,14 +43,15 @@ class Request:
     verify: bool = False
     dry_run: bool = False
     manifest: bool = True
-    region: int = REGION
+    region: int = REGION  # tokens that one worker writes at a time
     resume: bool = False
     task: Task | None = None
-    part: Task | None = None
-    finish: int = 0
+    part: Task | None = None  # the records of this task alone are converted, to a destination of their own; see `parts`
+    finish: int = 0  # number of tasks whose work this run publishes; 0 if it does not publish tasks
     rejects: Place | None = None
     ledger: bool = False
     spool: Path | None = None
+    # copies of pipes in scratch, with the name that the user gave for each
     piped: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -85,11 +75,7 @@ class Request:
         return alone and not (self.in_tasks or one_run)
 
     def given_to_writer(self, format_: Format) -> dict[str, object]:
-        """Return the writer's options that the user gave, --seq-len and --split among them.
-
-        Raises:
-            OptionError: The user gave --seq-len, and the format does not store samples.
-        """
+        """Return the writer's options that the user gave, --seq-len and --split among them."""
         names, options = option_names(format_.write_options), dict(self.to_options)
         if self.seq_len is not None:
             if "seq_len" not in names:
@@ -171,31 +157,19 @@ class Conversion:
 
 
 def to_eos_of(to_eos: object) -> ToEos:
-    """Return the separator to write, an int also for a number of numpy.
-
-    Raises:
-        OptionError: It is not an ID, "none" or "as-stored".
-    """
+    """Return the separator to write, an int also for a number of numpy."""
     checked: ToEos = fit("to_eos", to_eos, ToEos, {"minimum": 0, "maximum": sys.maxsize})
     return checked
 
 
 def to_bos_of(to_bos: object) -> EosChoice:
-    """Return the lead to write, an int also for a number of numpy.
-
-    Raises:
-        OptionError: It is not an ID or "none".
-    """
+    """Return the lead to write, an int also for a number of numpy."""
     checked: EosChoice = fit("to_bos", to_bos, EosChoice, {"minimum": 0, "maximum": sys.maxsize})
     return checked
 
 
 def task_of(task: tuple[int, int]) -> Task:
-    """Return the task that a pair (index, count) names.
-
-    Raises:
-        OptionError: It is not a pair of whole numbers with 0 <= index < count.
-    """
+    """Return the task that a pair (index, count) names."""
     try:
         index, count = map(operator.index, task)
     except (TypeError, ValueError) as error:
@@ -206,15 +180,11 @@ def task_of(task: tuple[int, int]) -> Task:
 
 
 class Notes(Progress):
-    """The progress of one conversion, which keeps the notes of its result.
-
-    Attributes:
-        kept: The notes of the result, in order.
-    """
+    """The progress of one conversion, which keeps the notes of its result."""
 
     def __init__(self, progress: Progress, piped: Mapping[str, str]) -> None:
         """Report to `progress`; `piped` maps copies in scratch to the names that the user gave."""
-        self.kept = list[str]()
+        self.kept = list[str]()  # of the result, in order
         self._progress, self._piped, self._before = progress, piped, frozenset[str]()
 
     def phase(self, name: str, total: int, unit: str) -> None:

@@ -100,13 +100,7 @@ def plain(value: Any) -> Any:
 
 
 def facts_of(request: Request, resolved: Facts, before: Snapshot) -> dict[str, object]:
-    """Return the facts that the output depends on, by the name of the option or by a phrase.
-
-    Args:
-        request: The request, with paths of files instead of patterns.
-        resolved: The facts of `Destination.facts`: formats, separator, tokenizer.
-        before: The identity of each source file.
-    """
+    """Return the facts that the output depends on, by the name of the option or by a phrase."""
     asked = {key: value for key, value in _absolute(request).items() if key not in _FREE | _RESOLVED}
     asked |= {f"source.{key}": value for key, value in asked.pop("source").items()}
     asked |= asked.pop("arrangement")
@@ -159,17 +153,9 @@ def finished_in_stores(
 def finished(
     destinations: Sequence[LocalPlace], format_: Format, digest: str, read: Sequence[SourceFiles], *, verified: bool
 ) -> list[Manifest]:
-    """Return the manifests of destinations that an earlier run of the same request completed.
-
-    Args:
-        destinations: The paths of the destinations.
-        format_: Their format.
-        digest: The digest of the request; see `digest_of`.
-        read: The sources. If one has changed since, the request counts as another one.
-        verified: Only destinations that were read back and compared count.
-
-    Returns:
-        One manifest per destination; an empty list if a destination is incomplete or has changed.
+    """Return the manifests of destinations that an earlier run of the same request completed. If a source has changed
+    since, the request counts as another one. With `verified`, only destinations that were read back and compared count.
+    The list is empty if a destination is incomplete or has changed.
     """
     manifests = []
     for destination in destinations:
@@ -238,18 +224,8 @@ def resumed(
     note: Callable[[str], None],
     begun: Callable[[], contextlib.AbstractContextManager[None]],
 ) -> Iterator[None]:
-    """Enter the hidden directory of a conversion that keeps its work when it is interrupted.
-
-    Args:
-        place: The hidden directory, new or with the work of an earlier run.
-        request: The request of this run.
-        facts: The facts of this run; see `facts_of`.
-        note: A function that reports a note.
-        begun: Returns a context in which the store states that a task runs.
-
-    Raises:
-        ConversionError: The directory has the work of another request, another process uses it, or tasks are missing.
-        DestinationExistsError: The destination exists, and may not be replaced.
+    """Enter the hidden directory of a conversion that keeps its work when it is interrupted. `begun` returns a context
+    in which the store states that a task runs.
     """
     in_tasks = request.in_tasks
     with place as staging:
@@ -298,13 +274,7 @@ def _agree(
     """Compare the facts with those of the kept work, or record them if there is none.
 
     Facts that only the steps after tokenization depend on may change. The tokenized text is then kept, and the other
-    work is removed.
-
-    Returns:
-        True if no work was kept.
-
-    Raises:
-        ConversionError: Another fact differs.
+    work is removed. The result is true if no work was kept.
     """
     path = staging.home / REQUEST
     asked = {"request": _absolute(request), "here": here(), "given": plain(request)}
@@ -397,11 +367,7 @@ def _short(value: object) -> str:
 
 
 def read_conversion(path: Path) -> dict[str, Any] | None:
-    """Return the content of a `conversion.json`; None if there is none.
-
-    Raises:
-        CorruptError: It is damaged, so that nothing states which request the kept work is of.
-    """
+    """Return the content of a `conversion.json`; None if there is none."""
     try:
         content = json.loads(path.read_bytes())
     except OSError:

@@ -59,23 +59,14 @@ _ALONE = threading.Lock()  # Threads of a worker share its environment and its s
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """The facts that a worker needs to run a task.
-
-    Attributes:
-        request: The conversion.
-        url: Its destination.
-        count: Number of tasks.
-        run: A random name of the run.
-        convert_files: Runs a conversion.
-        environment: Variables of the process that the user started.
-    """
+    """The facts that a worker needs to run a task."""
 
     request: Request
     url: Url
     count: int
-    run: str
-    convert_files: Callable[[Request, Progress], Conversion]
-    environment: Mapping[str, str]
+    run: str  # random name of the run
+    convert_files: Callable[[Request, Progress], Conversion]  # runs a conversion
+    environment: Mapping[str, str]  # variables of the process that the user started
 
 
 def spread(
@@ -89,20 +80,9 @@ def spread(
     *,
     in_parts: bool,
 ) -> Conversion:
-    """Run all tasks of a conversion on a cluster, publish the destination, and return the result.
-
-    Args:
-        url: The destination; a folder if tasks tokenize text.
-        request: The conversion.
-        inputs: Its sources.
-        destination: Its destination.
-        notes: Receives progress and notes.
-        convert_files: Runs one task, on a worker.
-        finish: Publishes the destination, as `convert.finish`.
-        in_parts: Tasks tokenize text into files of their own; see `tasks`.
-
-    Raises:
-        TokfmtError: A task failed. What the tasks uploaded is deleted, or kept if the request says so.
+    """Run all tasks of a conversion on a cluster, publish the destination, and return the result. With `in_parts`,
+    tasks tokenize text into files of their own. If a task fails, what the tasks uploaded is deleted, or kept if the
+    request says so.
     """
     resume = request.resume
     request = replace(request, resume=False, destination=url)
@@ -153,12 +133,7 @@ def _plan(
     *,
     resume: bool,
 ) -> tuple[int, Sequence[int]]:
-    """Return the number of tasks, and the tasks that no earlier run completed.
-
-    Raises:
-        ConversionError: If an earlier run of another request has begun.
-        DestinationExistsError: If the destination exists, and no run has begun it.
-    """
+    """Return the number of tasks, and the tasks that no earlier run completed."""
     if resume:
         fetch(url, home)
     recorded = read_conversion(home / "conversion.json")
@@ -176,11 +151,7 @@ def _plan(
 
 
 def _run(order: _Order, left: Sequence[int], executor: ClusterExecutor, notes: Notes) -> None:
-    """Run tasks. If one fails, or this process is interrupted, stop the others and wait for their end.
-
-    Raises:
-        OutageError: If workers were lost repeatedly, or the scheduler was lost.
-    """
+    """Run tasks. If one fails, or this process is interrupted, stop the others and wait for their end."""
     ended = queue.SimpleQueue[Future[Any]]()  # As in `run_tasks`, whose futures end before their tasks do.
     futures = list[Future[Any]]()
     try:
@@ -208,11 +179,7 @@ class _Stopping(Progress):
         self._run = run
 
     def advance(self, amount: int) -> None:  # noqa: ARG002
-        """Ask whether the run goes on.
-
-        Raises:
-            CancelledError: If it does not.
-        """
+        """Raise CancelledError if the run does not go on."""
         if is_stopped(self._run):
             raise CancelledError
 

@@ -93,11 +93,7 @@ def record_of(destination: Url) -> Url:
 
 @contextlib.contextmanager
 def begun(out: Publisher, task: Task | None) -> Iterator[None]:
-    """Compare the request of a task with that of the others, and state in the store that the task runs.
-
-    Raises:
-        ConversionError: As for `agree`.
-    """
+    """Compare the request of a task with that of the others, and state in the store that the task runs."""
     if not isinstance(out, StorePublisher) or task is None:
         yield
         return
@@ -118,15 +114,8 @@ def begun_of(destination: Url, task: Task) -> Url:
 
 
 def agree(destination: Url, ours: bytes, *, conditional: bool = True) -> None:
-    """Record the request of the tasks, or compare it with that of the tasks before.
-
-    Args:
-        destination: The destination.
-        ours: The record of this request.
-        conditional: The store writes an object only if there is none.
-
-    Raises:
-        ConversionError: If tasks of another request have begun to write the destination.
+    """Record the request of the tasks, or compare it with that of the tasks before. A store that is not conditional
+    overwrites a record that is there.
     """
     place, store = record_of(destination), writable_store(destination)
     with contextlib.suppress(FileExistsError):
@@ -137,11 +126,7 @@ def agree(destination: Url, ours: bytes, *, conditional: bool = True) -> None:
 
 
 def request_in(place: Url) -> Mapping[str, Any]:
-    """Return the request that the first task recorded.
-
-    Raises:
-        CorruptError: If the record is damaged.
-    """
+    """Return the request that the first task recorded."""
     try:
         record = json.loads(content_of(place))
     except ValueError:
@@ -153,11 +138,7 @@ def request_in(place: Url) -> Mapping[str, Any]:
 
 
 def refuse_others(destination: Url, ours: Mapping[str, object], theirs: Mapping[str, object]) -> None:
-    """Refuse to continue the work of tasks of another request.
-
-    Raises:
-        ConversionError: If the facts of this request differ from those in the store.
-    """
+    """Refuse to continue the work of tasks of another request."""
     differs = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
     if differs:
         raise ConversionError(
@@ -167,21 +148,12 @@ def refuse_others(destination: Url, ours: Mapping[str, object], theirs: Mapping[
 
 
 def send(destination: Url, journal: Path) -> None:
-    """Upload the journal of a task. It states whether the task is complete.
-
-    Raises:
-        OutageError: If it cannot be uploaded.
-    """
+    """Upload the journal of a task. It states whether the task is complete."""
     writable_store(destination).put((task_records(destination) / journal.name).key, journal)
 
 
 def fetch(destination: Url, home: Path) -> None:
-    """Copy the records of tasks to the hidden directory in which --finish looks for them, unless they are there.
-
-    Raises:
-        CorruptError: If the record of the request is damaged.
-        FormatError: If the store cannot be asked.
-    """
+    """Copy the records of tasks to the hidden directory in which --finish looks for them, unless they are there."""
     store, records = writable_store(destination), task_records(destination)
     try:
         names = [entry.name for entry in store.entries(records.key)]
@@ -238,13 +210,7 @@ def published_by_finish(destination: Place) -> Mapping[str, Any] | None:
 
 
 def request_of_tasks(destination: Place, spool: Path | None) -> Request:
-    """Return the request that all tasks of a destination share, after a check that all are complete.
-
-    Raises:
-        ConversionError: There are no tasks, another version of tokfmt wrote them, or some are missing (the message
-            names them).
-        CorruptError: Nothing states which request they are of.
-    """
+    """Return the request that all tasks of a destination share, after a check that all are complete."""
     by_prefix = (one.canonical(destination) for one in registry.list_formats() if one.prefix)
     for place in itertools.chain([destination], by_prefix):
         built = (
@@ -353,20 +319,7 @@ def write_part(
     destination: Destination,
     convert_part: Callable[[Request], Conversion],
 ) -> Conversion:
-    """Run a task: convert its records to a file of its own, unless it is complete.
-
-    Args:
-        folder: The destination that the user gave.
-        task: The task.
-        asked: The request with that destination.
-        inputs: The sources.
-        destination: The destination.
-        convert_part: Runs a conversion.
-
-    Raises:
-        DestinationExistsError: If the folder is published already.
-        ConversionError: If tasks of another request have begun to write the folder.
-    """
+    """Run a task: convert its records to a file of its own, unless it is complete."""
     format_ = destination.format
     if manifest_path(folder).is_there():
         raise DestinationExistsError(folder, "its tasks are published", has_overwrite=False)
@@ -392,11 +345,7 @@ def _changed(store: Store, manifest: Manifest, there: Mapping[str, Identity] | N
 
 
 def parts_record(folder: Url) -> Mapping[str, Any] | None:
-    """Return the request of the tasks that write a folder of parts; None if no such tasks have begun.
-
-    Raises:
-        CorruptError: If the record is damaged.
-    """
+    """Return the request of the tasks that write a folder of parts; None if no such tasks have begun."""
     place = record_of(folder)
     if writable_store(folder).identity(place.key) is None:
         return None
@@ -411,15 +360,7 @@ def count_of_parts(folder: Url) -> int:
 
 
 def finish_parts(folder: Url, record: Mapping[str, Any]) -> Conversion:
-    """Publish the folder whose tasks are complete: write its manifest, and delete their receipts.
-
-    Args:
-        folder: The folder.
-        record: The request of the tasks.
-
-    Raises:
-        ConversionError: If tasks are missing, or an object is not as its receipt states it.
-    """
+    """Publish the folder whose tasks are complete: write its manifest, and delete their receipts."""
     count, store = int(record["facts"]["the number of tasks"]), writable_store(folder)
     format_ = registry.get(str(record["parts"]["format"]))
     parts = [part_of(folder, format_, Task(k, count)) for k in range(count)]
@@ -550,11 +491,7 @@ class TaskStatus:
 
 
 def status_of_tasks(destination: PlaceLike) -> Sequence[TaskStatus]:
-    """Return the state of each task of a destination.
-
-    Raises:
-        ConversionError: If no task has begun.
-    """
+    """Return the state of each task of a destination."""
     place = destination_of(destination)
     places = [place, *(one.canonical(place) for one in registry.list_formats() if one.prefix)]
     for home in dict.fromkeys(places):

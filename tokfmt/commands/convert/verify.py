@@ -40,22 +40,8 @@ def verify_tokens(
     workers: Workers,
     progress: Progress,
 ) -> dict[str, int]:
-    """Compare the destination at `path` with the content that it should have, sequence by sequence.
-
-    Args:
-        content: The axis that was written.
-        path: The destination, not yet published.
-        format_: Its format.
-        target: The separator that was written, and the decoder that made text.
-        options: The options to read it with.
-        workers: The workers that compare, and their scratch.
-        progress: Receives phases and counts.
-
-    Returns:
-        Numbers of what was compared: "sequences" and "tokens", or "texts".
-
-    Raises:
-        VerificationError: They differ; the message has the first difference.
+    """Compare the destination at `path` with the content that it should have, sequence by sequence. The result counts
+    "sequences" and "tokens", or "texts".
     """
     expected: TokenReader = content.reader
     eos: EosChoice = "none"
@@ -93,11 +79,7 @@ def _ended(reader: TokenReader) -> TokenReader:
 def compare(
     expected: TokenReader, written: TokenReader, workers: Workers, progress: Progress, *, last_labels: bool = True
 ) -> None:
-    """Compare the sequences, loss masks and labels of two axes; with `last_labels`, the last label of samples too.
-
-    Raises:
-        VerificationError: They differ; the message has the first difference.
-    """
+    """Compare the sequences, loss masks and labels of two axes; with `last_labels`, the last label of samples too."""
     _same_number("sequences", written.info.sequences, expected.info.sequences)
     _same_number("tokens", written.info.tokens, expected.info.tokens)
     for a, b in windows(0, expected.info.sequences):
@@ -120,12 +102,6 @@ def compare_records(
     """Compare records with sequences by fingerprints of their token IDs, or of their text if there is a decoder.
 
     It takes 32 bytes of memory per record.
-
-    Returns:
-        Numbers of what was compared: "sequences" and "tokens", or "texts".
-
-    Raises:
-        VerificationError: They differ; the message has the first sequence that does.
     """
     progress.phase("verifying", records.info.size, "bytes")
     side = RecordSide(records, None if decoder is None else Utf8(), workers, progress.advance)
@@ -192,17 +168,11 @@ def _first_difference(shared: tuple[TokenReader, TokenReader, bool], interval: t
 
 
 class _Stretch(NamedTuple):
-    """Some expected records.
-
-    Attributes:
-        records: Number of records.
-        size: Bytes of their lines, line ends included.
-        digest: Hash of these bytes.
-    """
+    """Some expected records."""
 
     records: int
-    size: int
-    digest: bytes
+    size: int  # bytes of their lines, line ends included
+    digest: bytes  # of these bytes
 
 
 def verify_records(
@@ -215,23 +185,8 @@ def verify_records(
     *,
     records: int | None = None,
 ) -> dict[str, int]:
-    """Compare a JSON Lines destination with the expected lines, some megabytes at a time.
-
-    Args:
-        text: A function that a worker calls with `shared` and an item; it yields the expected text in pieces, line
-            ends included.
-        shared: The first argument of `text`.
-        items: The second arguments of `text`, in the order of the destination.
-        path: The destination, compressed or not.
-        workers: The workers that compare, and their scratch.
-        progress: Receives phases and counts.
-        records: Number of records that were copied, one line each; None if it was not counted.
-
-    Returns:
-        The number of "records" that were compared.
-
-    Raises:
-        VerificationError: A record or the number of records differs; the message has the first difference.
+    """Compare a JSON Lines destination with the expected lines, some megabytes at a time. A worker calls `text` with
+    `shared` and an item; it yields the expected text in pieces, line ends included.
     """
     done = workers.map(_stretch, (text, shared), list(enumerate(items)))
     wanted = [stretch for _, stretch in sorted(done)]
@@ -262,14 +217,7 @@ def verify_records(
 
 
 def verify_counts(counts: Iterable[tuple[Source, int, int | None]]) -> None:
-    """Compare the number of records that were read of each source with the number that it holds.
-
-    Args:
-        counts: Each source, the number of its records that were read, and the number that was selected (None: all).
-
-    Raises:
-        VerificationError: The numbers of a source differ; the message has the first such source.
-    """
+    """Compare the number of records that were read of each source with the number that it holds."""
     for source, read, selected in counts:
         records = source.reader.count() if selected is None and isinstance(source.reader, RecordReader) else selected
         if read != records:

@@ -43,11 +43,7 @@ def write_portion(
     workers: Workers,
     notes: Notes,
 ) -> PortionCounts:
-    """Write one portion in its order, read it back if the request says so, and return its numbers.
-
-    Raises:
-        TokfmtError: Writing or the comparison failed. Nothing was published.
-    """
+    """Write one portion in its order, read it back if the request says so, and return its numbers."""
     arrangement, traits = request.arrangement, destination.traits
     path, workers = place.of(portion, workers)
     with_masks = traits.keeps_masks and "loss-mask" not in content.losses

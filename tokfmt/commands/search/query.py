@@ -50,65 +50,40 @@ _SPECIAL = frozenset(r".^$*+?{}[]\|()")
 
 @dataclass(frozen=True, slots=True)
 class TokenQuery:
-    """A query for a run of consecutive IDs.
-
-    Attributes:
-        ids: The IDs, at least one.
-    """
+    """A query for a run of consecutive IDs."""
 
     whole: ClassVar[bool] = False
-    ids: tuple[int, ...]
+    ids: tuple[int, ...]  # at least one
 
 
 @dataclass(frozen=True, slots=True)
 class AnyQuery:
-    """A query for single tokens with one of several IDs.
-
-    Attributes:
-        spans: Intervals of IDs, (lowest, highest), ascending; no two of them touch.
-    """
+    """A query for single tokens with one of several IDs."""
 
     whole: ClassVar[bool] = False
-    spans: tuple[tuple[int, int], ...]
+    spans: tuple[tuple[int, int], ...]  # intervals (lowest, highest), ascending; no two of them touch
 
 
 @dataclass(frozen=True, slots=True)
 class EndQuery:
-    """A query for sequences by their first or last token.
-
-    Attributes:
-        ids: The IDs that this token may have, at least one.
-        is_last: The token is the last one, not the first.
-    """
+    """A query for sequences by their first or last token."""
 
     whole: ClassVar[bool] = False
-    ids: tuple[int, ...]
-    is_last: bool
+    ids: tuple[int, ...]  # at least one
+    is_last: bool  # of the sequence, not the first
 
 
 @dataclass(frozen=True, slots=True)
 class TextQuery:
-    """A query for a regular expression in the text of a sequence.
-
-    Attributes:
-        pattern: The compiled pattern, for str. The `regex` module, unlike `re`, releases the GIL and has a timeout.
-        literal: The text that the pattern matches if it has no special character, else None.
-    """
+    """A query for a regular expression in the text of a sequence."""
 
     whole: ClassVar[bool] = False
-    pattern: regex.Pattern[str]
-    literal: str | None
+    pattern: regex.Pattern[str]  # the `regex` module, unlike `re`, releases the GIL and has a timeout
+    literal: str | None  # what the pattern matches if it has no special character
 
     def spans(self, text: str, start: int = 0, patience: float | None = None) -> Iterator[tuple[int, int]]:
-        """Yield the matches in a text from left to right, as (first character, end).
-
-        Args:
-            text: The text to search.
-            start: The character to start from.
-            patience: The timeout in seconds; 1 s per million characters is added. None sets no timeout.
-
-        Raises:
-            OptionError: If the search ran into the timeout.
+        """Yield the matches in a text from left to right, as (first character, end). `patience` is a timeout in
+        seconds, to which 1 s per million characters is added.
         """
         timeout = None if patience is None else patience + len(text) / _PER_SECOND
         try:
@@ -124,56 +99,37 @@ class TextQuery:
 
 @dataclass(frozen=True, slots=True)
 class LengthQuery:
-    """A query for sequences by length.
-
-    Attributes:
-        low: The minimum, in tokens (in characters if the text is not tokenized).
-        high: The maximum; None without one.
-    """
+    """A query for sequences by length."""
 
     whole: ClassVar[bool] = True
-    low: int
+    low: int  # in tokens; in characters if the text is not tokenized
     high: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class UnusedQuery:
-    """A query for samples by the number of positions that are not trained on.
-
-    Attributes:
-        masked: Count the positions whose label does not count in the loss; if False, the padding at the end.
-        low: The minimum.
-        high: The maximum; None without one.
-    """
+    """A query for samples by the number of positions that are not trained on."""
 
     whole: ClassVar[bool] = True
-    masked: bool
+    masked: bool  # positions whose label does not count in the loss; else the padding at the end
     low: int
     high: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class SameQuery:
-    """A query for sequences with the same content as others; these are found too.
-
-    Attributes:
-        numbers: The numbers of the others, at least one, ascending.
-    """
+    """A query for sequences with the same content as others; these are found too."""
 
     whole: ClassVar[bool] = True
-    numbers: tuple[int, ...]
+    numbers: tuple[int, ...]  # of the others, at least one, ascending
 
 
 @dataclass(frozen=True, slots=True)
 class NumberQuery:
-    """A query for sequences by their numbers. Numbers beyond the last sequence are ignored.
-
-    Attributes:
-        spans: Intervals of numbers, (first, last + 1), ascending; no two of them touch.
-    """
+    """A query for sequences by their numbers. Numbers beyond the last sequence are ignored."""
 
     whole: ClassVar[bool] = True
-    spans: tuple[tuple[int, int], ...]
+    spans: tuple[tuple[int, int], ...]  # intervals (first, last + 1), ascending; no two of them touch
 
     def between(self, first: int, last: int) -> list[tuple[int, int]]:
         """Return the intervals cut to the numbers `first <= i < last`."""
@@ -190,11 +146,7 @@ Query = TokenQuery | AnyQuery | EndQuery | TextQuery | LengthQuery | UnusedQuery
 
 
 def parse_query(text: str) -> Query:
-    """Return the query that a text such as `token:50256` states; the syntax is in the docstring of the module.
-
-    Raises:
-        OptionError: If the text is not a query. The error proposes the nearest kind.
-    """
+    """Return the query that a text such as `token:50256` states; the syntax is in the docstring of the module."""
     word, colon, rest = text.partition(":")
     kind = word.strip().lower()
     if colon and kind in _READ:
@@ -312,16 +264,10 @@ _READ: Mapping[str, Callable[[str], Query]] = {
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One hit of a search.
-
-    Attributes:
-        sequence: The number of the sequence.
-        start, stop: The positions `start <= p < stop` on the token axis, not within the sequence. A query by length
-            returns the complete sequence. For records of text, these are characters within the record.
-    """
+    """One hit of a search."""
 
     sequence: int
-    start: int
+    start: int  # on the token axis, not within the sequence; characters within a record of text
     stop: int
 
 
@@ -357,40 +303,25 @@ def unwatched(amount: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """The options of a search.
+    """The options of a search."""
 
-    Attributes:
-        each: Return only the first hit of each sequence (the last one if the search goes backwards).
-        backwards: Search from the end to the beginning, and return hits in that order.
-        stopped: Called between windows; the search ends when it returns True.
-        progress: Called with the number of tokens that were searched since the last call (sequences for a query by
-            length, bytes for records).
-        patience: The timeout in seconds for a regular expression in one text, see `TextQuery.spans`; None for none.
-    """
-
-    each: bool = False
-    backwards: bool = False
-    stopped: Callable[[], bool] = never
+    each: bool = False  # only the first hit of each sequence (the last one backwards)
+    backwards: bool = False  # search from the end to the beginning, and return hits in that order
+    stopped: Callable[[], bool] = never  # asked between windows; True ends the search
+    # gets the tokens since the last call (sequences for a query by length, bytes for records)
     progress: Callable[[int], None] = unwatched
-    patience: float | None = None
+    patience: float | None = None  # seconds for a regular expression in one text; None: no timeout
 
 
 @dataclass(frozen=True, slots=True)
 class SearchPart:
-    """Consecutive sequences of the reader under a view, and the shifts that lead back to the view.
+    """Consecutive sequences of the reader under a view, and the shifts that lead back to the view."""
 
-    Attributes:
-        reader: The reader under the view.
-        first, last: The sequences `first <= i < last` of that reader.
-        sequence: Added to a sequence number of the reader, it gives the number in the view.
-        token: Added to a position of the reader, it gives the position in the view.
-    """
-
-    reader: TokenReader
-    first: int
+    reader: TokenReader  # under the view
+    first: int  # of that reader
     last: int
-    sequence: int = 0
-    token: int = 0
+    sequence: int = 0  # added to a sequence number of the reader, it gives that of the view
+    token: int = 0  # added to a position of the reader, it gives that of the view
 
 
 def stretches(first: int, last: int, size: int, *, backwards: bool) -> Iterator[tuple[int, int]]:

@@ -83,20 +83,8 @@ def find_many(
     first: int = 0,
     last: int | None = None,
 ) -> Iterator[Hits]:
-    """Search the sequences `first <= i < last`, and yield the hits of each window as columns, in order.
-
-    Args:
-        reader: The dataset.
-        query: The query; see `commands.search.query`.
-        search: The options of the search.
-        decoder: A `text.decoding.TextDecoder`, which a query for text needs.
-        first: The first sequence.
-        last: The sequence after the last one; None for the end.
-
-    Raises:
-        OptionError: If the query is for text, and there is no decoder, or names a sequence that does not exist.
-        IndexError: If the interval is not within the dataset.
-        FormatError: If a file does not hold what its header states.
+    """Search the sequences `first <= i < last`, and yield the hits of each window as columns, in order. A query for
+    text needs `decoder`, a `text.decoding.TextDecoder`.
     """
     last = reader.info.sequences if last is None else last
     check_interval(first, last, reader.info.sequences, "sequences")
@@ -208,11 +196,7 @@ def find_ends(part: SearchPart, query: EndQuery, search: Search) -> Iterator[Hit
 
 
 def find_unused(reader: TokenReader, query: UnusedQuery, search: Search, first: int, last: int) -> Iterator[Hits]:
-    """Yield the samples with a number of padding or masked positions in the range of the query, each complete.
-
-    Raises:
-        OptionError: The dataset holds no samples.
-    """
+    """Yield the samples with a number of padding or masked positions in the range of the query, each complete."""
     if reader.info.layout is not Layout.SAMPLES:
         raise _without_samples(query)
     each = max(1, token_axis.WINDOW // max(1, reader.info.sample_length or 1))
@@ -246,12 +230,7 @@ def _unused(reader: TokenReader, query: UnusedQuery, bounds: Offsets) -> Positio
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The tokens of one sequence, read when they are compared.
-
-    Attributes:
-        reader: The reader that holds the sequence.
-        start, stop: The positions `start <= p < stop` of its tokens.
-    """
+    """The tokens of one sequence, read when they are compared."""
 
     reader: TokenReader
     start: int
@@ -264,11 +243,7 @@ class Content:
 
 
 def contents_of(reader: TokenReader, query: SameQuery) -> list[Content]:
-    """Return the content of each sequence that a query names.
-
-    Raises:
-        OptionError: If a sequence does not exist.
-    """
+    """Return the content of each sequence that a query names."""
     count, contents = reader.info.sequences, []
     for number in query.numbers:
         check_number(number, count)
@@ -288,15 +263,7 @@ def check_number(number: int, count: int) -> None:
 def find_equal(
     reader: TokenReader, contents: Sequence[Content], search: Search, first: int, last: int
 ) -> Iterator[Hits]:
-    """Yield the sequences with the same tokens as one of several others; a hit is the complete sequence.
-
-    Args:
-        reader: The dataset.
-        contents: The others.
-        search: The options of the search.
-        first: The first sequence to compare.
-        last: The sequence after the last one.
-    """
+    """Yield the sequences with the same tokens as one of several others; a hit is the complete sequence."""
     lengths = np.unique(np.array([content.length for content in contents], np.int64))
     for a, b in stretches(first, last, MANY, backwards=search.backwards):
         if search.stopped():
@@ -320,9 +287,7 @@ _GAP = 1 << 14  # tokens between two intervals up to which both are read at once
 
 def _near(starts: Positions, stops: Positions) -> Iterator[tuple[int, int]]:
     """Yield runs of ascending intervals that are near to each other and together fit into a window, or one longer one.
-
-    Yields:
-        The index of the first interval of a run, and the index after its last one.
+    An interval is the index of the first of a run, and that after its last one.
     """
     far = np.flatnonzero(starts[1:] - stops[:-1] > _GAP) + 1
     for low, high in itertools.pairwise([0, *far.tolist(), len(starts)]):
@@ -372,15 +337,10 @@ Positions = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class _Searched:
-    """The axis that is searched: the reader's own, or one with a separator after each sequence.
-
-    Attributes:
-        stored: The axis.
-        separators: Number of separators after each sequence, 0 or 1.
-    """
+    """The axis that is searched: the reader's own, or one with a separator after each sequence."""
 
     stored: TokenReader
-    separators: int
+    separators: int  # after each sequence, 0 or 1
 
     def sequences(self, at: Positions) -> tuple[Positions, Positions, Positions]:
         """Return the number, start and end (without separator) of the sequence of each of ascending positions."""
@@ -498,17 +458,6 @@ def find_records(
     """Search the records `first <= i < last` of text; the positions of a hit are characters within the record.
 
     A backwards search without `last` counts the records first.
-
-    Args:
-        records: The records.
-        query: A query for text, or for complete records.
-        search: The options of the search.
-        first: The first record.
-        last: The record after the last one; None for the end.
-
-    Raises:
-        OptionError: If the query is for IDs, or names a record that does not exist.
-        FormatError: If a record is not valid.
     """
     if isinstance(query, UnusedQuery):
         raise _without_samples(query)
@@ -761,12 +710,6 @@ class Sieve:
     """
 
     def __init__(self, needle: bytes, spelling: Mapping[int, bytes]) -> None:
-        """Prepare the look-up table.
-
-        Args:
-            needle: The bytes to search, at least one.
-            spelling: The bytes of each ID.
-        """
         self.needle, self.spelling = needle, spelling
         self._roles = np.empty(0, np.uint8)
 

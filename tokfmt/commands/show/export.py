@@ -47,24 +47,9 @@ def export(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> int:
-    """Write sequences to a file, one JSON line each, in the given order. The file is complete, or not written.
-
-    Args:
-        source: An opened dataset. Records that are JSON lines are copied byte by byte.
-        rows: The numbers of the sequences, unique; int64[sequences]. The source is read in its own order.
-        destination: The file to write.
-        paths: The paths of the source, which the destination must not be part of.
-        format: The format of the source, which lists its files.
-        decoder: Decodes IDs to text (default: write IDs).
-        overwrite: Replace an existing file.
-        progress: Receives phases and counts; it may raise to stop.
-
-    Returns:
-        The size of the file in bytes.
-
-    Raises:
-        DestinationExistsError: If the file exists, and `overwrite` is False.
-        TokfmtError: If the source cannot be read or the file cannot be written. The destination is then unchanged.
+    """Write sequences to a file, one JSON line each, in the given order. The file is complete, or not written. The rows
+    are unique; the source is read in its own order. Without a decoder, IDs are written. The result is the size of the
+    file in bytes.
     """
     place = LocalPlace(destination)
     files = [SourceFiles(path, format, tuple(format.files(path))) for path in map(place_of, paths)] if format else []
@@ -124,12 +109,8 @@ def _copy(records: RecordReader, rows: Numbers, path: Path, progress: Progress) 
 
 
 def _put_in_order(staging: LocalPublisher, places: Numbers, progress: Progress) -> None:
-    """Put the lines of the written file in another order.
-
-    Args:
-        staging: The destination; its file keeps its permissions, as it is written again in place.
-        places: The number of the line for each line of the result.
-        progress: Receives a phase and counts.
+    """Put the lines of the written file in another order. The file keeps its permissions, as it is written again in
+    place. A place is the number of the line for each line of the result.
     """
     progress.phase("putting in order", len(places), "lines")
     ascending = staging.scratch / "ascending.jsonl"

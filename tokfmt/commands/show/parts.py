@@ -34,18 +34,11 @@ class HexRow:
 
 @dataclass(slots=True)
 class Raw:
-    """The files of a dataset.
-
-    Attributes:
-        path: The path as given.
-        format: The name of the format; None if no format was detected.
-        notes: Sentences on what tokfmt inferred, and on defects.
-        sections: The parts of the files; see `files.fields.Section`.
-    """
+    """The files of a dataset."""
 
     path: Place
-    format: str | None
-    notes: tuple[str, ...]
+    format: str | None  # None if no format was detected
+    notes: tuple[str, ...]  # sentences on what tokfmt inferred, and on defects
     sections: Sequence[Section]
     _files: dict[Place, File] = field(default_factory=dict, repr=False)
 
@@ -57,16 +50,8 @@ class Raw:
         return file.read(field.offset, max(0, min(limit, field.length, file.size - field.offset)))
 
     def hex_rows(self, path: Place, offset: int, count: int) -> list[HexRow]:
-        """Return rows of 16 bytes of a file, from the row that holds byte `offset` on.
-
-        Args:
-            path: A file of the dataset.
-            offset: A byte offset.
-            count: The number of rows, at most 4,096. There are fewer rows at the end of the file.
-
-        Raises:
-            FormatError: If the path is not a regular file, or cannot be read.
-            UnsafeError: If the file is outside of the dataset.
+        """Return rows of 16 bytes of a file, from the row that holds byte `offset` on. A file has at most 4,096 rows in
+        one answer.
         """
         file = self._file(path)
         start = max(0, offset) // ROW * ROW
@@ -75,12 +60,7 @@ class Raw:
         return [HexRow(start + at, data[at : at + ROW]) for at in range(0, size, ROW)]
 
     def size_of(self, path: Place) -> int:
-        """Return the size of a file of the dataset in bytes.
-
-        Raises:
-            FormatError: If the path is not a regular file, or cannot be read.
-            UnsafeError: If the file is outside of the dataset.
-        """
+        """Return the size of a file of the dataset in bytes."""
         return self._file(path).size
 
     def _file(self, path: Place) -> File:
@@ -95,15 +75,6 @@ def sections(path: PlaceLike, *, format: str | None = None, options: Options = (
     """Return the parts of a dataset's files.
 
     If no format is detected, the parts are the size, the first bytes and the last bytes of the file.
-
-    Args:
-        path: A file or a directory.
-        format: The format (default: detected from content).
-        options: Read options of the format.
-
-    Raises:
-        FormatError: If the path cannot be read.
-        OptionError: If there is no such format or option.
     """
     place = registry.of_prefix(place_of(path))
     probe = probe_of(place)
@@ -134,11 +105,7 @@ def _facts(probe: Probe) -> Section:
 
 
 def _inside(path: Place, dataset: Place) -> File:
-    """Open a file of a dataset.
-
-    Raises:
-        UnsafeError: If the file is not the given path itself, and is not in its directory once links are resolved.
-    """
+    """Open a file of a dataset. It must be the given path itself, or in its directory once links are resolved."""
     if path != dataset:
         home = (dataset if dataset.is_dir() else dataset.parent).real()
         if path.real().relative(home) is None:

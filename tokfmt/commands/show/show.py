@@ -138,22 +138,10 @@ def show(
     only_ids: bool = False,
     progress: Progress | None = None,
 ) -> Preview:
-    """Open a dataset and read the selected sequences.
-
-    Args:
-        asked: The dataset, and how to read it.
-        selection: `5`, `0:10`, `-3:`, `random:5`, a number, a slice, `dup`, or a query (see
-            `commands.search.query`). `dup` selects the first sequence of each group of equal ones. Default: the first
-            five sequences.
-        tokenizer: The name, directory or tokenizer.json of a tokenizer; it decodes IDs and encodes text (default: that
-            of the manifest, for IDs).
-        seed: The seed of `random:5`. It chooses the same numbers for every dataset with the same number of sequences.
-        limit: The maximum number of sequences; None or 0 for all.
-        only_ids: The text of IDs is not needed. The tokenizer of the manifest is then loaded only to search text.
-        progress: Receives the progress of a search.
-
-    Raises:
-        TokfmtError: If the dataset cannot be opened, or an option is wrong.
+    """Open a dataset and read the selected sequences. The selection is `5`, `0:10`, `-3:`, `random:5`, a number, a
+    slice, `dup` (the first of each group of equal ones), or a query; without one, it is the first five sequences. A
+    seed chooses the same numbers for every dataset with the same number of sequences. With `only_ids`, the tokenizer of
+    the manifest is loaded only to search text.
     """
     selection = selection_words(selection)
     of_groups = _is_of_groups(selection)
@@ -225,14 +213,6 @@ def show_origins(asked: SourceRequest, selection: Selection = None, **how: Any) 
     """Show sequences as `show` does, with the origins that the ledger of the dataset lists for each.
 
     If the ledger is one of samples, samples are shown.
-
-    Args:
-        asked: The dataset, and how to read it.
-        selection: As for `show`.
-        how: The other arguments of `show`.
-
-    Raises:
-        FormatError: If the ledger is missing, damaged, cut, or of another dataset.
     """
     from tokfmt.mix import Ledgers  # imports every module of recipes
 
@@ -262,19 +242,12 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _Kept(Generic[T]):
-    """The chosen sequences, up to a limit.
+    """The chosen sequences, up to a limit."""
 
-    Attributes:
-        chosen: They, or their numbers and hits, in order.
-        limit: The maximum number; None or 0 for no limit.
-        searched: True for a search. A decoding for one more hit could take as long as the search, so none is made.
-        cut: The limit, once it has ended the selection.
-    """
-
-    chosen: Iterator[T]
-    limit: int | None
-    searched: bool
-    cut: int | None = None
+    chosen: Iterator[T]  # they, or their numbers and hits, in order
+    limit: int | None  # None or 0 for no limit
+    searched: bool  # decoding for one more hit could take as long as the search, so none is made
+    cut: int | None = None  # the limit, once it has ended the selection
 
     def __iter__(self) -> Iterator[T]:
         count = 0
@@ -467,17 +440,11 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """The reader and the tokenizer of shown sequences.
+    """The reader and the tokenizer of shown sequences."""
 
-    Attributes:
-        reader: The reader; None for records of text.
-        decoder: A strict decoder; None without a tokenizer.
-        spelling: The bytes of each ID; None without a tokenizer.
-    """
-
-    reader: TokenReader | None
-    decoder: TextDecoder | None = None
-    spelling: Spelling | None = None
+    reader: TokenReader | None  # None for records of text
+    decoder: TextDecoder | None = None  # strict
+    spelling: Spelling | None = None  # the bytes of each ID
 
     def spelled(self, tokens: Tokens) -> bytes:
         """Return the joined bytes of IDs; no bytes without a tokenizer."""
@@ -624,17 +591,8 @@ class SampleView:
 
 
 def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: str | None = None) -> SampleView:
-    """Open a dataset of samples and read the selected samples.
-
-    Args:
-        source: The dataset, and how to read it.
-        selection: `5`, `0:10` or `-3:`. Default: the first two samples.
-        tokenizer: The name, directory or tokenizer.json of a tokenizer that decodes the IDs (default: that of the
-            manifest).
-
-    Raises:
-        OptionError: If the dataset stores no samples.
-        TokfmtError: If the dataset cannot be opened.
+    """Open a dataset of samples and read the selected samples. The selection is `5`, `0:10` or `-3:`; without one, it
+    is the first two samples.
     """
     handle, path = tokenizer_of(tokenizer), source.paths[0]
     files = find_one(source)

@@ -131,27 +131,8 @@ def show_step(
     allow_loss: Iterable[str] = (),
     only_ids: bool = False,
 ) -> Step:
-    """Open a recipe and find the parts of the samples of a step, or of one sample.
-
-    Args:
-        path: A recipe of samples.
-        step: The step, from 0; requires `batch_size`.
-        batch_size: The number of samples per global batch.
-        sample: A sample number instead of a step; a negative number counts from the end.
-        rank: The rank whose part of the batch is shown (default: all).
-        world_size: The number of ranks.
-        tokenizer: The name, directory or tokenizer.json of a tokenizer that decodes the IDs (default: that of the
-            manifests of all sources).
-        format: The format (default: detected from content).
-        options: Read options of the format.
-        eos: The separator, or "none" (default: given by the recipe).
-        bos: The lead of sequences. A recipe refuses it.
-        allow_loss: Words of `--allow-loss`.
-        only_ids: The text of IDs is not needed, so the tokenizer of manifests is not loaded.
-
-    Raises:
-        OptionError: If the path is not a recipe of samples, or has no such step, sample or rank.
-        TokfmtError: If the recipe or a source cannot be read.
+    """Open a recipe and find the parts of the samples of a step, or of one sample. A negative sample number counts from
+    the end. A recipe refuses a lead. With `only_ids`, the tokenizer of manifests is not loaded.
     """
     if (sample is None) == (step is None) or (step is None) != (batch_size is None):
         raise OptionError("no samples are selected. Add --sample K, or --step S with --batch-size B")

@@ -59,54 +59,32 @@ _MEMBER = 64  # bytes per member of a group, while all are sorted and numbered
 
 @dataclass(frozen=True, slots=True)
 class DuplicateGroup:
-    """A group of equal sequences.
+    """A group of equal sequences."""
 
-    Attributes:
-        count: The number of sequences.
-        length: The length of each in tokens.
-        position: The position on the stored axis at which the first begins.
-        dataset: The index of the dataset that holds the first.
-    """
-
-    count: int
-    length: int
-    position: int
-    dataset: int
+    count: int  # sequences
+    length: int  # of each in tokens
+    position: int  # where the first begins on the stored axis
+    dataset: int  # index of the dataset that holds the first
 
 
 @dataclass(frozen=True, slots=True)
 class Repeats:
-    """The repeated sequences of some datasets.
+    """The repeated sequences of some datasets."""
 
-    Attributes:
-        groups: The number of different sequences that occur more than once.
-        surplus: The number of sequences after the first of each group.
-        tokens: The number of tokens in these.
-        largest: The groups with most sequences; among equal groups, longer and earlier sequences come first.
-    """
-
-    groups: int
-    surplus: int
-    tokens: int
-    largest: tuple[DuplicateGroup, ...]
+    groups: int  # different sequences that occur more than once
+    surplus: int  # sequences after the first of each group
+    tokens: int  # in these
+    largest: tuple[DuplicateGroup, ...]  # with most sequences; among equal groups, longer and earlier ones come first
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Seen:
-    """The rows of some sequences; a sum holds the rows of both operands.
+    """The rows of some sequences; a sum holds the rows of both operands."""
 
-    Attributes:
-        single: uint64[n, 3], sequences that occur once in their region.
-        several: uint64[m, 4], sequences that occur more than once in their region; the fourth word is the count.
-        long: The lengths that do not fit into the tag, by position.
-        members: int64[sum of the counts], the positions of the sequences of `several`, row by row and ascending in
-            each; empty if they are not kept.
-    """
-
-    single: Rows
-    several: Rows
-    long: dict[int, int]
-    members: Offsets
+    single: Rows  # uint64[n, 3], sequences that occur once in their region
+    several: Rows  # uint64[m, 4], those that occur more often in their region; the fourth word is the count
+    long: dict[int, int]  # lengths that do not fit into the tag, by position
+    members: Offsets  # positions of `several`, row by row and ascending in each; empty if they are not kept
 
     @staticmethod
     def nothing() -> Seen:
@@ -115,12 +93,8 @@ class Seen:
 
     @staticmethod
     def of(hashes: Fingerprints, positions: Offsets, lengths: Offsets) -> Seen:
-        """Return the rows of sequences that are not empty.
-
-        Args:
-            hashes: uint64[n, 2], their fingerprints.
-            positions: int64[n], the positions at which they begin.
-            lengths: int64[n], their lengths in tokens.
+        """Return the rows of sequences that are not empty. `hashes` are their fingerprints, uint64[n, 2], and
+        `positions` where they begin.
         """
         many = np.flatnonzero(lengths >= _LONG)
         long = dict(zip(positions[many].tolist(), lengths[many].tolist(), strict=True))
@@ -137,10 +111,8 @@ class Seen:
         )
 
     def folded(self, *, members: bool = False) -> Seen:
-        """Return the rows of `single` sorted by fingerprint, with one row per group of equal sequences.
-
-        Args:
-            members: Keep the position of each sequence of a group.
+        """Return the rows of `single` sorted by fingerprint, with one row per group of equal sequences. With `members`,
+        the position of each sequence of a group is kept.
         """
         rows = _counted(self.single)
         groups = _grouped(rows)
@@ -173,13 +145,7 @@ class Store:
 
     def buckets(self, count: int, *, members: bool = False) -> Iterator[tuple[Rows, Offsets]]:
         """Yield the rows of each bucket with their counts, and their members; top bits of the fingerprint give it.
-
-        Args:
-            count: The number of buckets; a power of two up to 256.
-            members: Yield the members, which must be kept.
-
-        Yields:
-            uint64[n, 4], and int64[sum of the counts], the positions of their members row by row; empty without.
+        `count` is a power of two up to 256. The rows are uint64[n, 4]; the members are their positions row by row.
         """
         step = _BUCKETS // count
         bounds = [np.searchsorted(rows[:, 0] >> np.uint64(56), np.arange(0, _BUCKETS + 1, step)) for rows in self.rows]
@@ -206,12 +172,8 @@ def too_many(sequences: int, most: int | None = None) -> bool:
 def duplicates_of(
     repeated: Repeats | None, lengths: Table, describe: Callable[[DuplicateGroup], RepeatedSequence]
 ) -> Duplicates | None:
-    """Return the values of a report on repeated sequences; None if they were not counted.
-
-    Args:
-        repeated: The repeated sequences.
-        lengths: The lengths of all sequences. Empty sequences are not duplicates.
-        describe: Describes one of the largest groups.
+    """Return the values of a report on repeated sequences; None if they were not counted. Empty sequences are not
+    duplicates.
     """
     if repeated is None:
         return None
@@ -227,13 +189,8 @@ def duplicates_of(
 
 
 def repeats(stores: Sequence[Store | None]) -> Repeats | None:
-    """Return the sequences that occur more than once in some datasets together.
-
-    Args:
-        stores: The rows of each dataset; None if duplicates were not counted for it.
-
-    Returns:
-        The sequences; None if they were not counted for every dataset.
+    """Return the sequences that occur more than once in some datasets together. None if they were not counted for every
+    dataset.
     """
     present = [store for store in stores if store is not None]
     if len(present) < len(stores):
@@ -259,21 +216,13 @@ def repeats(stores: Sequence[Store | None]) -> Repeats | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Groups:
-    """Groups of equal sequences with all members. Those with most members come first, then longer and earlier ones.
+    """Groups of equal sequences with all members. Those with most members come first, then longer and earlier ones."""
 
-    Attributes:
-        lengths: int64[groups], the length of each sequence in tokens; in characters for text.
-        offsets: int64[groups + 1], where the members of each group begin in `members`, and the end of the last.
-        members: int64[members], the numbers of the sequences, ascending for each dataset of a group.
-        datasets: uint[members], the datasets that hold them, ascending in each group.
-        total: The number of all groups, listed or not.
-    """
-
-    lengths: Offsets
-    offsets: Offsets
-    members: Offsets
-    datasets: NDArray[np.unsignedinteger]
-    total: int
+    lengths: Offsets  # int64[groups], in tokens; in characters for text
+    offsets: Offsets  # int64[groups + 1], where the members of each group begin in `members`, and the end of the last
+    members: Offsets  # numbers of the sequences, ascending for each dataset of a group
+    datasets: NDArray[np.unsignedinteger]  # uint[members], the datasets that hold them, ascending in each group
+    total: int  # of all groups, listed or not
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -289,10 +238,8 @@ class Groups:
         return self.members[self.offsets[:-1]]
 
     def numbered(self, numbers: Sequence[Callable[[Offsets], Offsets]]) -> Groups:
-        """Return the groups with the numbers of sequences in place of their positions.
-
-        Args:
-            numbers: For each dataset, a function that returns the numbers of sequences at ascending positions.
+        """Return the groups with the numbers of sequences in place of their positions. For each dataset, a function
+        returns the numbers of sequences at ascending positions.
         """
         renumbered = np.empty(len(self.members), np.int64)
         for dataset, number in enumerate(numbers):
@@ -303,15 +250,7 @@ class Groups:
 
 
 def groups_of(stores: Sequence[Store], listed: int | None = None) -> Groups:
-    """Return the groups of equal sequences of some datasets together; `members` holds the positions of sequences.
-
-    Args:
-        stores: The rows of each dataset, whose members are kept.
-        listed: The number of groups to return; None for all.
-
-    Raises:
-        OptionError: If they take more than half of the memory of this machine.
-    """
+    """Return the groups of equal sequences of some datasets together; `members` holds the positions of sequences."""
     room = resources.share() - _ROW * sum(map(len, stores))
     columns = [(_NO_PLACES, _NO_PLACES, _NO_PLACES)]
     datasets = [np.empty(0, np.min_scalar_type(len(stores)))]
@@ -394,20 +333,13 @@ def _buckets_of(stores: Sequence[Store], *, members: bool) -> Iterator[tuple[Row
 
 
 class _Grouped(NamedTuple):
-    """Different sequences, each once.
+    """Different sequences, each once."""
 
-    Attributes:
-        rows: uint64[m, 3], sorted by fingerprint, with the first position. Of several datasets, uint64[m, 4]: the
-            fourth word is the dataset of the first position.
-        counts: int64[m], the number of occurrences of each.
-        order: intp[n], the order of the given rows in which equal sequences are neighbors.
-        begins: intp[m], where each different sequence begins in that order.
-    """
-
+    # uint64[m, 3], sorted by fingerprint, with the first position; of several datasets a fourth word has its dataset
     rows: Rows
-    counts: Offsets
-    order: NDArray[np.intp]
-    begins: NDArray[np.intp]
+    counts: Offsets  # int64[m], occurrences of each
+    order: NDArray[np.intp]  # intp[n], the order of the given rows in which equal sequences are neighbors
+    begins: NDArray[np.intp]  # intp[m], where each different sequence begins in that order
 
     def repeated(self) -> NDArray[np.intp]:
         """Return the given rows of the sequences that occur more than once, in order."""
@@ -415,12 +347,7 @@ class _Grouped(NamedTuple):
 
 
 def _grouped(rows: Rows, datasets: NDArray[np.uint64] | None = None) -> _Grouped:
-    """Return each different sequence once, and the number of its occurrences.
-
-    Args:
-        rows: uint64[n, 4]; the fourth word is a count.
-        datasets: uint64[n], the dataset of each row; None for one dataset.
-    """
+    """Return each different sequence once, and the number of its occurrences. The fourth word of a row is a count."""
     lengths = rows[:, 2] & np.uint64(_LONG)
     order = np.argsort(rows[:, 0])
     same = _same(rows, lengths, order)

@@ -30,29 +30,17 @@ Beginning = tuple[list[int] | None, str | None]
 
 @dataclass(frozen=True, slots=True)
 class GroupedDataset:
-    """A dataset whose sequences are grouped.
-
-    Attributes:
-        path: Its path.
-        unit: "tokens" or "characters": the unit of lengths.
-        numbers: Returns the numbers of the sequences at ascending positions.
-        beginnings: Returns the beginnings of the sequences with some numbers, positions and lengths, by position.
-    """
+    """A dataset whose sequences are grouped."""
 
     path: str
-    unit: str
-    numbers: Callable[[Offsets], Offsets]
+    unit: str  # "tokens" or "characters": the unit of lengths
+    numbers: Callable[[Offsets], Offsets]  # of the sequences at ascending positions
+    # takes numbers, positions and lengths of sequences, by position
     beginnings: Callable[[Offsets, Offsets, Offsets], list[Beginning]]
 
 
 def write_groups(file: TextIO, groups: Groups, datasets: Sequence[GroupedDataset]) -> None:
-    """Write one line per group.
-
-    Args:
-        file: Receives the lines.
-        groups: The groups; their members are positions.
-        datasets: The datasets that hold the members.
-    """
+    """Write one line per group. The members are positions."""
     numbered = groups.numbered([dataset.numbers for dataset in datasets])
     for first in range(0, len(groups), _GROUPS):
         last = min(first + _GROUPS, len(groups))

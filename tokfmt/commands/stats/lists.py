@@ -17,12 +17,7 @@ MOST_GROUPS = 1 << 16
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankedIds:
-    """IDs and their counts, the most frequent first; among equally frequent IDs, the lowest come first.
-
-    Attributes:
-        ids: uint64[n], the IDs.
-        counts: int64[n], their counts.
-    """
+    """IDs and their counts, the most frequent first; among equally frequent IDs, the lowest come first."""
 
     ids: NDArray[np.uint64]
     counts: NDArray[np.int64]
@@ -36,18 +31,12 @@ class RankedIds:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lists:
-    """The lists of one dataset.
+    """The lists of one dataset."""
 
-    Attributes:
-        ids: The IDs in the sequences; None for text.
-        first, last: The first and last IDs of the sequences that are not empty; None for text.
-        groups: The groups of equal sequences; None if they are not counted.
-    """
-
-    ids: RankedIds | None = None
-    first: RankedIds | None = None
+    ids: RankedIds | None = None  # in the sequences; None for text
+    first: RankedIds | None = None  # of the sequences that are not empty; None for text
     last: RankedIds | None = None
-    groups: Groups | None = None
+    groups: Groups | None = None  # None if they are not counted
 
 
 Keep = Callable[[Lists], object]

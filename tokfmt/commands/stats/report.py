@@ -456,11 +456,7 @@ def _keys(kind: type, prefix: str) -> Iterator[tuple[str, type]]:
 
 
 def checked_key(key: str) -> str:
-    """Return a key that exists.
-
-    Raises:
-        OptionError: If there is no such key. The error proposes the nearest one.
-    """
+    """Return a key that exists."""
     if key not in known_keys():
         near = nearest(key, known_keys()) or next((one for one in known_keys() if one.startswith(f"{key}.")), None)
         raise OptionError(f"tokfmt stats has no value {key!r}", name=key, nearest=near)
@@ -544,10 +540,8 @@ class Unmet:
 
 
 def parse_expectation(text: str) -> Expectation:
-    """Parse `KEY OP VALUE`, such as `tokens >= 1e6`, `duplicates.share < 1%`, `dtype == uint16`, `total.tokens > 10M`.
-
-    Raises:
-        OptionError: If the text has another form, the key does not exist, or the value has another type than the key.
+    """Parse `KEY OP VALUE`, such as `tokens >= 1e6`, `duplicates.share < 1%`, `dtype == uint16`, `total.tokens >
+    10M`.
     """
     match = _SHAPE.fullmatch(text)
     if match is None:
@@ -638,11 +632,7 @@ Document = Mapping[str, Any]
 
 
 def parse_tolerance(text: str) -> float:
-    """Parse a tolerance such as `1%` or `0.01`.
-
-    Raises:
-        OptionError: If the text is neither a percentage nor a number of 0 or more.
-    """
+    """Parse a tolerance such as `1%` or `0.01`."""
     percent = text.strip().endswith("%")
     try:
         value = float(text.strip().removesuffix("%"))
@@ -654,11 +644,7 @@ def parse_tolerance(text: str) -> float:
 
 
 def read_baseline(path: str | os.PathLike[str]) -> list[Document]:
-    """Return the datasets of an earlier document of `tokfmt stats --json`.
-
-    Raises:
-        FormatError: If the file is not such a document.
-    """
+    """Return the datasets of an earlier document of `tokfmt stats --json`."""
     file = File(path)
     try:
         if file.size > _LARGEST:
@@ -689,11 +675,6 @@ def deviations(report: StatsReport, baseline: list[Document], tolerance: float) 
     - IDs, types and names must be equal.
     - Lists, and values that one of the runs does not have, are not compared.
     - If the format has changed, values that depend on the storage are not compared.
-
-    Args:
-        report: The statistics.
-        baseline: The datasets of the earlier document, in the same order.
-        tolerance: The tolerance, 0 or more.
     """
     if len(baseline) != len(report.datasets):
         return [Unmet("", f"the baseline is of {len(baseline)} datasets, this is of {len(report.datasets)}")]

@@ -28,28 +28,18 @@ _TEXT_BLOCK = 1 << 20  # bytes
 
 @dataclass(frozen=True, slots=True)
 class DrawnAxis:
-    """A sample that is drawn from a dataset.
-
-    Attributes:
-        axis: The axis of the drawn sequences.
-        sequences: The number of sequences of the dataset.
-        tokens: The number of tokens of the dataset.
-        exact: True if `sequences` and `tokens` are not estimated.
-        weight: The number of sequences of the dataset that each drawn sequence represents: 1 / its probability.
-    """
+    """A sample that is drawn from a dataset."""
 
     axis: Indexed
-    sequences: int
-    tokens: int
-    exact: bool
-    weight: float
+    sequences: int  # of the dataset
+    tokens: int  # of the dataset
+    exact: bool  # `sequences` and `tokens` are not estimated
+    weight: float  # sequences of the dataset that each drawn one represents: 1 / its probability
 
 
 def draw(axis: StatsAxis, count: int, seed: int) -> DrawnAxis | None:
-    """Draw `count` sequences, or about as many from a stream.
-
-    Returns:
-        The sample; None if it would be the complete dataset.
+    """Draw `count` sequences, or about as many from a stream. The result is None if it would be the complete
+    dataset.
     """
     if axis.is_stream:
         return _from_stream(axis, count, seed)
@@ -115,15 +105,11 @@ def drawn_records(axis: Indexed, weight: float) -> DrawnAxis:
 
 
 class SomeBlocks(RecordView):
-    """The records of the drawn blocks of a reader.
-
-    Attributes:
-        weight: The number of records of the reader that each record represents: the size of its blocks over that of
-            these.
-    """
+    """The records of the drawn blocks of a reader."""
 
     def __init__(self, records: RecordReader, blocks: Sequence[Block], weight: float) -> None:
         super().__init__(records)
+        # records of the reader that each one represents: the size of its blocks over that of these
         self._blocks, self.weight = list(blocks), weight
 
     @property

@@ -82,45 +82,25 @@ _Described = tuple[list[Statistics], Callable[[], Statistics]]
 
 @dataclass(frozen=True, slots=True)
 class StatsRequest:
-    """The datasets, and the options of `tokfmt stats`.
+    """The datasets, and the options of `tokfmt stats`."""
 
-    Attributes:
-        source: The paths, each a dataset, and how to read them.
-        tokenizer: The tokenizer that encodes text, decodes IDs, and has the vocabulary.
-        vocab_size: The size of the vocabulary to compare IDs with (default: that of the tokenizer).
-        seq_len: The length of a sample, for the cost of packing.
-        duplicates: Count duplicate sequences. This takes 24 bytes of memory per sequence.
-        duplicate_groups: The file that receives each group of equal sequences, see `commands.stats.groups`; None for
-            none. It is not written if one of several datasets cannot be read.
-        sample: Read only about this number of sequences of each dataset, without duplicates.
-        seed: The seed of the sample.
-        jobs: The number of workers (default: one per core).
-        executor: "serial", "threads", "processes" or "dask" (workers on this machine); see `run.execute`.
-    """
-
-    source: SourceRequest
-    tokenizer: str | None = None
-    vocab_size: int | None = None
-    seq_len: int | None = None
-    duplicates: bool = True
+    source: SourceRequest  # paths, each a dataset
+    tokenizer: str | None = None  # encodes text, decodes IDs, and has the vocabulary
+    vocab_size: int | None = None  # default: that of the tokenizer
+    seq_len: int | None = None  # of a sample, for the cost of packing
+    duplicates: bool = True  # takes 24 bytes of memory per sequence
+    # receives each group of equal sequences; not written if one of several datasets cannot be read
     duplicate_groups: PlaceLike | None = None
-    sample: int | None = None
-    seed: int = 0
+    sample: int | None = None  # read only about this number of sequences of each dataset, without duplicates
+    seed: int = 0  # of the sample
     jobs: int | None = None
-    executor: str = "threads"
+    executor: str = "threads"  # "serial", "threads", "processes" or "dask" (workers on this machine)
 
 
 def stats(request: StatsRequest, progress: Progress | None = None) -> StatsReport:
     """Compute the statistics of each dataset, and of all datasets together.
 
     If one of several datasets cannot be read, it is in the `failures` of the report, which then has no total.
-
-    Args:
-        request: The datasets and the options.
-        progress: Receives phases and counts.
-
-    Raises:
-        TokfmtError: If the only dataset cannot be read, or an option is wrong.
     """
     watched = progress or Progress()
     request = _checked(request)
@@ -199,19 +179,8 @@ def stats_of(
     most_compared: int | None = None,
     keep: Keep | None = None,
 ) -> Statistics:
-    """Compute the statistics of a dataset that is already open, by `open_dataset`.
-
-    Args:
-        source: The opened dataset.
-        tokenizer: As for `StatsRequest`.
-        duplicates: As for `StatsRequest`.
-        jobs: As for `StatsRequest`.
-        progress: As for `stats`.
-        most_compared: The number of sequences above which duplicates are not counted; None for no limit.
-        keep: Receives the `Lists` of the dataset; None to make none.
-
-    Raises:
-        TokfmtError: If the dataset cannot be read.
+    """Compute the statistics of a dataset that is already open, by `open_dataset`. Of more than `most_compared`
+    sequences, duplicates are not counted. `keep` receives the `Lists` of the dataset.
     """
     watched = progress or Progress()
 
@@ -230,12 +199,7 @@ def stats_of(
 
 
 def groups_in(request: SourceRequest, tokenizer: TokenizerHandle | None, progress: Progress) -> Groups:
-    """Return the largest groups of equal sequences of a dataset, which are read for it.
-
-    Raises:
-        TokfmtError: If the dataset cannot be read.
-        OptionError: If the groups take more than half of the memory of this machine.
-    """
+    """Return the largest groups of equal sequences of a dataset, which are read for it."""
     source, lists = open_dataset(request, Reading(tokenizer, as_stored=True)), list[Lists]()
     stats_of(source, tokenizer=tokenizer, progress=progress, keep=lists.append)
     if lists[0].groups is None:
@@ -458,11 +422,7 @@ def _estimated(statistics: Statistics, sampled: SampleFacts) -> Statistics:
 
 
 def _checked(request: StatsRequest) -> StatsRequest:
-    """Return the request with a valid sample and seed.
-
-    Raises:
-        OptionError: If an option is wrong.
-    """
+    """Return the request with a valid sample and seed."""
     if request.duplicate_groups is not None and (request.sample is not None or not request.duplicates):
         other = "--no-duplicates" if not request.duplicates else "--sample"
         raise OptionError(
@@ -482,11 +442,6 @@ def axis_to_walk(source: Source, stored: TokenReader, *, every_end: bool = False
     """Return the axis of a source that statistics walk, and notes on how it is read. No stream is scanned for this.
 
     A stream with an unknown separator is one sequence, so that you can find the separator among its frequent IDs.
-
-    Args:
-        source: The opened dataset.
-        stored: Its reader.
-        every_end: See `SourceRequest`.
     """
     path, separator = source.paths[0], source.separator
     info, eos_id = stored.info, separator.eos_id
@@ -502,18 +457,9 @@ def axis_to_walk(source: Source, stored: TokenReader, *, every_end: bool = False
 
 
 def glance(source: Source) -> Statistics:
-    """Return the statistics of an opened dataset that follow from its header and index. No token is read.
-
-    Args:
-        source: A dataset opened by `open_dataset`, not text.
-
-    Returns:
-        Statistics whose `ids`, `first_tokens`, `last_tokens` and `duplicates` are None. `lengths` is exact if it
-        follows from an index or a scan. For a stream that is not split, `lengths` is None, `sequences` is 0, and
-        `tokens` counts the stored tokens.
-
-    Raises:
-        OptionError: If the dataset holds records.
+    """Return the statistics of an opened dataset that follow from its header and index. No token is read. `ids`,
+    `first_tokens`, `last_tokens` and `duplicates` are None. `lengths` is exact if it follows from an index or a scan.
+    For a stream that is not split, `lengths` is None, `sequences` is 0, and `tokens` counts the stored tokens.
     """
     path, reader = source.paths[0], source.reader
     if isinstance(reader, RecordReader):
@@ -536,49 +482,30 @@ _NOTHING = (0, -1, None, "", ())
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The options that statistics depend on in addition to the data.
+    """The options that statistics depend on in addition to the data."""
 
-    Attributes:
-        vocabulary: The vocabulary to compare IDs with; None for none.
-        seq_len: The length of a sample, for the cost of packing; None for none.
-        decoder: A lenient decoder of IDs; None for none.
-    """
-
-    vocabulary: TokenizerIds | None = None
-    seq_len: int | None = None
-    decoder: Decoder | None = None
+    vocabulary: TokenizerIds | None = None  # to compare IDs with
+    seq_len: int | None = None  # of a sample, for the cost of packing
+    decoder: Decoder | None = None  # lenient
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A dataset to describe.
-
-    Attributes:
-        source: The opened dataset, with its format and separator.
-        axis: The axis to walk: of the complete dataset, or of a sample.
-        size: The size of its files in bytes.
-        notes: Sentences on what tokfmt inferred, and on defects.
-    """
+    """A dataset to describe."""
 
     source: Source
-    axis: StatsAxis
-    size: int
+    axis: StatsAxis  # of the complete dataset, or of a sample
+    size: int  # of its files in bytes
     notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Surveyed:
-    """A dataset and the result of the pass over it.
-
-    Attributes:
-        subject: The dataset.
-        survey: The result of the pass.
-        weight: The number of sequences of the dataset that each sequence of the sample represents; 1 without a sample.
-    """
+    """A dataset and the result of the pass over it."""
 
     subject: Subject
     survey: Survey
-    weight: float = 1.0
+    weight: float = 1.0  # sequences of the dataset that each of the sample represents; 1 without a sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -587,27 +514,17 @@ class Figures:
 
     Each count of a sample is multiplied by its weight, so that sampled and complete datasets add up. Pairs are (count,
     total), and None if they do not apply.
-
-    Attributes:
-        read_ids: The counts of the IDs in the sequences that were read.
-        ids: The counts of the IDs in all sequences.
-        first, last: The counts of the first and last IDs of all sequences.
-        lengths: The lengths of all sequences.
-        separators: Stored separators, of all stored tokens.
-        padding: Padding positions, of all positions.
-        masked: Positions that do not count in the loss, of all positions.
-        size: The size of the files in bytes.
     """
 
-    read_ids: Counts
-    ids: Counts
-    first: Counts
+    read_ids: Counts  # in the sequences that were read
+    ids: Counts  # in all sequences
+    first: Counts  # of all sequences
     last: Counts
-    lengths: Table
-    separators: tuple[int, int]
-    padding: tuple[int, int] | None
-    masked: tuple[int, int] | None
-    size: int
+    lengths: Table  # of all sequences
+    separators: tuple[int, int]  # stored separators, of all stored tokens
+    padding: tuple[int, int] | None  # of all positions
+    masked: tuple[int, int] | None  # positions that do not count in the loss, of all positions
+    size: int  # of the files in bytes
 
     def __add__(self, other: Figures) -> Figures:
         return Figures(
@@ -691,13 +608,7 @@ def _between(axis: StatsAxis) -> Share | None:
 
 
 def described(seen: Surveyed, wanted: Wanted, keep: Keep | None = None) -> Statistics:
-    """Return the statistics of one dataset.
-
-    Args:
-        seen: The dataset.
-        wanted: The options.
-        keep: Receives the lists of the dataset; None to make none.
-    """
+    """Return the statistics of one dataset. `keep` receives the lists of the dataset."""
     figures, survey = figures_of(seen), seen.survey
     repeated = repeats([survey.store])
     if keep is not None:

@@ -35,15 +35,10 @@ _DENSE = 1 << 16
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """A multiset of integers.
+    """A multiset of integers."""
 
-    Attributes:
-        keys: The distinct values, ascending.
-        counts: int64, the number of occurrences of each value, at least 1; float64 if estimated from a sample.
-    """
-
-    keys: NDArray[Any]
-    counts: NDArray[Any]
+    keys: NDArray[Any]  # distinct, ascending
+    counts: NDArray[Any]  # of each value, at least 1; int64, or float64 if estimated from a sample
 
     @staticmethod
     def empty(dtype: Any = np.int64) -> Table:
@@ -101,11 +96,7 @@ class Table:
         return self if by == 1 else Table(self.keys, self.counts * by)
 
     def percentile(self, percent: int) -> int:
-        """Return the smallest value that at least `percent` % of the values do not exceed (nearest rank).
-
-        Raises:
-            ValueError: If the table is empty.
-        """
+        """Return the smallest value that at least `percent` % of the values do not exceed (nearest rank)."""
         if not len(self.keys):
             raise ValueError("no value, no percentile")
         before = np.cumsum(self.counts)
@@ -145,19 +136,12 @@ _PIECE = 1 << 18  # IDs; numpy's bincount casts them to 8 bytes per ID, and so m
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counts:
-    """The counts of IDs.
+    """The counts of IDs."""
 
-    Attributes:
-        dense: int64[size], the counts of IDs below `DENSE`; the size is a power of two. float64 if estimated.
-        sparse: The counts of larger IDs.
-        largest: The largest ID; -1 without any.
-        clipped: True if not all IDs of `DENSE` and above are kept.
-    """
-
-    dense: NDArray[Any]
-    sparse: Table
-    largest: int = -1
-    clipped: bool = False
+    dense: NDArray[Any]  # int64 of IDs below `DENSE`, a power of two of them; float64 if estimated
+    sparse: Table  # of larger IDs
+    largest: int = -1  # -1 without any
+    clipped: bool = False  # not all IDs of `DENSE` and above are kept
 
     @staticmethod
     def empty() -> Counts:
@@ -298,12 +282,7 @@ _SPREAD = 8  # if the largest length is this many times the 1st percentile, bins
 
 
 def lengths_of(table: Table, unit: str) -> Lengths:
-    """Return the percentiles, the mean and the histogram of lengths.
-
-    Args:
-        table: The lengths.
-        unit: "tokens" or "characters".
-    """
+    """Return the percentiles, the mean and the histogram of lengths."""
     if not len(table):
         nothing = Histogram("linear", [0, 1], [0])
         return Lengths(unit, **dict.fromkeys(_FIGURES), histogram=nothing)
@@ -347,12 +326,8 @@ def _growing(low: int, high: int) -> NDArray[np.int64]:
 
 
 def packing(table: Table, seq_len: int, *, separator: bool) -> Packing:
-    """Return the cost of samples of `seq_len` tokens; see `report.Packing`.
-
-    Args:
-        table: The lengths of the documents.
-        seq_len: The length of a sample in tokens.
-        separator: Add one token to each document.
+    """Return the cost of samples of `seq_len` tokens; see `report.Packing`. With `separator`, each document has one
+    token more.
     """
     packed = table.keys.astype(np.int64) + separator
     counts, documents = table.counts, table.total
@@ -390,13 +365,8 @@ def spelling(decoder: Decoder | None) -> Spelling:
 
 
 def ids_of(read_ids: Counts, counts: Counts, vocabulary: TokenizerIds | None, spelled: Spelling) -> Ids:
-    """Return the statistics of the IDs in the sequences.
-
-    Args:
-        read_ids: The counts of the IDs that were read, without separators.
-        counts: The counts for the complete dataset: equal to `read_ids`, unless it is a sample.
-        vocabulary: The IDs of the vocabulary; None if unknown.
-        spelled: Decodes a single ID; see `spelling`.
+    """Return the statistics of the IDs in the sequences. `counts` are those of the complete dataset: equal to
+    `read_ids`, unless it is a sample.
     """
     table = counts.table()
     total = table.total

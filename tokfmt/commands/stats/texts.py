@@ -42,23 +42,15 @@ _keys = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextStats:
-    """The statistics of some blocks of records, which add up in any order.
+    """The statistics of some blocks of records, which add up in any order."""
 
-    Attributes:
-        bytes: The size of the texts as UTF-8, in bytes.
-        lengths: The lengths of the texts in characters.
-        fields: The number of records that have each top-level field. Only the 131,072 most frequent names are kept.
-        invalid: The number of lines that are left out.
-        counts: Pairs of a block number and the number of its records.
-        seen: The hashes of the texts.
-    """
-
-    bytes: int = 0
-    lengths: Table = field(default_factory=Table.empty)
+    bytes: int = 0  # of the texts as UTF-8
+    lengths: Table = field(default_factory=Table.empty)  # in characters
+    # records with each top-level field; only of the 131,072 most frequent names
     fields: Counter[str] = field(default_factory=Counter)
-    invalid: int = 0
-    counts: tuple[tuple[int, int], ...] = ()
-    seen: Seen = field(default_factory=Seen.nothing)
+    invalid: int = 0  # lines that are left out
+    counts: tuple[tuple[int, int], ...] = ()  # block, and number of its records
+    seen: Seen = field(default_factory=Seen.nothing)  # hashes of the texts
 
     def __add__(self, other: TextStats) -> TextStats:
         return TextStats(
@@ -78,19 +70,12 @@ class TextStats:
 
 @dataclass(frozen=True, slots=True)
 class TextSurvey:
-    """The result of the pass over records of text.
-
-    Attributes:
-        records: The records.
-        stats: The sum over all blocks, without hashes.
-        store: The hashes of the texts; None if duplicates are not counted, or take too much memory.
-        blocks: The number of blocks in which the records were read.
-    """
+    """The result of the pass over records of text."""
 
     records: RecordReader
-    stats: TextStats
-    store: Store | None
-    blocks: int = 1
+    stats: TextStats  # over all blocks, without hashes
+    store: Store | None  # hashes; None if duplicates are not counted, or take too much memory
+    blocks: int = 1  # in which the records were read
 
     def numbers(self, positions: Offsets) -> Offsets:
         """Return the numbers of records from their positions in `seen`: block number and number in the block."""
@@ -111,19 +96,9 @@ def measure_texts(
     most: int | None = None,
     progress: Progress,
 ) -> TextSurvey:
-    """Read all records, and return their statistics. The records must be opened with `--allow-loss fields`.
-
-    Args:
-        records: The records.
-        workers: The workers.
-        duplicates: Hash every text, unless that takes too much memory.
-        members: Keep the positions of all equal texts.
-        hashed: The number of texts of other datasets whose hashes are in memory.
-        most: The number of texts above which they are not hashed; None for no limit.
-        progress: Receives the phase, and the number of bytes that were read. If it raises, the pass ends.
-
-    Raises:
-        FormatError: If a line is not valid.
+    """Read all records, and return their statistics. The records must be opened with `--allow-loss fields`. With
+    `members`, the positions of all equal texts are kept. `hashed` is the number of texts of other datasets whose hashes
+    are in memory. More than `most` texts are not hashed. If `progress` raises, the pass ends.
     """
     progress.phase("reading text", records.info.size, "bytes")
     store = Store() if duplicates else None
@@ -194,28 +169,18 @@ _BLOCK = 1 << 24  # bytes
 
 @dataclass(frozen=True, slots=True)
 class TextSubject:
-    """A source of text and the result of the pass over it; its attributes are those of `stats.Subject`.
-
-    Attributes:
-        survey: The result of the pass.
-        weight: The number of records of the source that each record represents: 1 without a sample. Text is sampled by
-            blocks, so it is the size of the source over the number of bytes that were read.
-    """
+    """A source of text and the result of the pass over it; its attributes are those of `stats.Subject`."""
 
     source: Source
     size: int
     survey: TextSurvey
     notes: tuple[str, ...] = ()
+    # records of the source that each one represents: its size over the bytes that were read; 1 without a sample
     weight: float = 1.0
 
 
 def described_texts(subjects: Sequence[TextSubject], keep: Keep | None = None) -> Statistics:
-    """Return the statistics of one source of text, or of several as one.
-
-    Args:
-        subjects: The sources.
-        keep: Receives the lists of one source; None to make none.
-    """
+    """Return the statistics of one source of text, or of several as one."""
     first = subjects[0]
     repeated = repeats([subject.survey.store for subject in subjects])
     if keep is not None:

@@ -58,29 +58,18 @@ class StreamSpan(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stats:
-    """The statistics of some regions of a dataset.
+    """The statistics of some regions of a dataset."""
 
-    Attributes:
-        ids: The counts of the IDs, separators included.
-        lengths: The lengths of the sequences that were read.
-        first, last: The counts of the first and last IDs of sequences that are not empty.
-        masked: The number of positions that train no target.
-        padding: The number of positions that the reader declares as padding.
-        seen: The fingerprints of the sequences; empty if duplicates are not counted.
-        loose: The sequences to read later, in order.
-        spans: The regions of a stream, in order; no two of them touch.
-        begun: The number of sequences that follow a separator in each region of a stream, by the start of the region.
-    """
-
-    ids: Counts = field(default_factory=Counts.empty)
-    lengths: Table = field(default_factory=Table.empty)
-    first: Counts = field(default_factory=Counts.empty)
+    ids: Counts = field(default_factory=Counts.empty)  # separators included
+    lengths: Table = field(default_factory=Table.empty)  # of the sequences that were read
+    first: Counts = field(default_factory=Counts.empty)  # of sequences that are not empty
     last: Counts = field(default_factory=Counts.empty)
-    masked: int = 0
-    padding: int = 0
-    seen: Seen = field(default_factory=Seen.nothing)
-    loose: tuple[Loose, ...] = ()
-    spans: tuple[StreamSpan, ...] = ()
+    masked: int = 0  # positions that train no target
+    padding: int = 0  # positions that the reader declares as padding
+    seen: Seen = field(default_factory=Seen.nothing)  # fingerprints; empty if duplicates are not counted
+    loose: tuple[Loose, ...] = ()  # sequences to read later, in order
+    spans: tuple[StreamSpan, ...] = ()  # regions of a stream, in order; no two of them touch
+    # sequences that follow a separator in each region of a stream, by the start of the region
     begun: Mapping[int, int] = field(default_factory=dict)
 
     def __add__(self, other: Stats) -> Stats:
@@ -100,11 +89,7 @@ class Stats:
 
 
 def joined(spans: Iterable[StreamSpan]) -> tuple[tuple[StreamSpan, ...], tuple[Loose, ...]]:
-    """Join spans that touch.
-
-    Returns:
-        The joined spans, and the sequences between the separators of spans that were joined.
-    """
+    """Join spans that touch. The other result is the sequences between the separators of spans that were joined."""
     done: list[StreamSpan] = []
     loose: list[Loose] = []
     for span in sorted(spans):
@@ -120,12 +105,7 @@ def joined(spans: Iterable[StreamSpan]) -> tuple[tuple[StreamSpan, ...], tuple[L
 
 
 class Tally:
-    """Collects the statistics of one region, window by window.
-
-    Args:
-        duplicates: Hash every sequence, to find duplicates.
-        members: Keep the positions of all duplicates.
-    """
+    """Collects the statistics of one region, window by window."""
 
     def __init__(self, *, duplicates: bool, members: bool = False) -> None:
         self._duplicates, self._members = duplicates, members
@@ -149,13 +129,8 @@ class Tally:
         self._padding += padding
 
     def sequences(self, tokens: Tokens, starts: Offsets, stops: Offsets, base: int) -> None:
-        """Add complete sequences of a window.
-
-        Args:
-            tokens: The window.
-            starts: int64[n], the index in the window at which each sequence begins.
-            stops: int64[n], the index after the last token of each sequence.
-            base: The position of the window on the axis.
+        """Add complete sequences of a window, which is at position `base` of the axis. `starts` and `stops` are indices
+        in it.
         """
         if not len(starts):
             return
@@ -181,13 +156,8 @@ class Tally:
         self._begun[span.start] = begun
 
     def add_long(self, start: int, ends: Tokens, length: int, hashed: Fingerprints | None) -> None:
-        """Add one sequence that is too long to be read at once.
-
-        Args:
-            start: The position of the sequence.
-            ends: Its first and its last ID.
-            length: Its length in tokens.
-            hashed: Its fingerprint, uint64[1, 2]; None if no other sequence has its length.
+        """Add one sequence that is too long to be read at once. `ends` are its first and its last ID. Its fingerprint
+        is None if no other sequence has its length.
         """
         self._pending.append((np.array([length]), ends[:1], ends[1:]))
         if hashed is not None:
@@ -229,19 +199,12 @@ _PROBE, _PROBES = 1 << 12, 16
 
 @dataclass(frozen=True, slots=True)
 class Indexed:
-    """A stored axis with offsets.
+    """A stored axis with offsets."""
 
-    Attributes:
-        stored: The reader, whose sequences include their separators.
-        eos_id: The separator at the end of every sequence; None without one.
-        path: The path, for messages.
-        is_stream: False: the number of sequences is known before the walk.
-    """
-
-    is_stream: ClassVar[Literal[False]] = False
-    stored: TokenReader
-    eos_id: int | None
-    path: str
+    is_stream: ClassVar[Literal[False]] = False  # the number of sequences is known before the walk
+    stored: TokenReader  # its sequences include their separators
+    eos_id: int | None  # at the end of every sequence
+    path: str  # for messages
 
     @property
     def info(self) -> Info:
@@ -265,13 +228,7 @@ class Indexed:
         return self.info.tokens / max(self.info.sequences, 1)
 
     def walk(self, start: int, stop: int, tally: Tally) -> None:
-        """Add every token of a region to the tally, and every sequence that begins there.
-
-        Args:
-            start: First position of the region.
-            stop: Position after the region.
-            tally: Receives the counts.
-        """
+        """Add every token of a region to the tally, and every sequence that begins there."""
         first = self._begun_before(start)
         opened: tuple[Tokens, int, int] | None = None  # the first tokens of an unfinished sequence, and its interval
         for a, b in list(windows(start, stop)) or [(start, stop)]:
@@ -334,15 +291,7 @@ class Indexed:
         return int(self.eos_id is not None)
 
     def content(self, loose: Loose, last: Tokens) -> Loose:
-        """Return a loose sequence without the separator at its end.
-
-        Args:
-            loose: The sequence.
-            last: Its last tokens.
-
-        Raises:
-            CorruptError: If the sequence does not end with the separator.
-        """
+        """Return a loose sequence without the separator at its end."""
         if self.eos_id is None:
             return loose
         end = loose.stop - 1
@@ -392,14 +341,9 @@ class Streamed:
 
     Regions count the sequences that are not empty. The number of empty sequences is known once all separators are
     counted.
-
-    Attributes:
-        stored: The reader.
-        eos_id: The separator.
-        is_stream: True: the number of sequences is known after the walk.
     """
 
-    is_stream: ClassVar[Literal[True]] = True
+    is_stream: ClassVar[Literal[True]] = True  # the number of sequences is known after the walk
     stored: TokenReader
     eos_id: int
 
@@ -423,13 +367,7 @@ class Streamed:
         return tokens_read / max(separators, 1)
 
     def walk(self, start: int, stop: int, tally: Tally) -> None:
-        """Add every token of a region to the tally, and every sequence between two of its separators.
-
-        Args:
-            start: First position of the region.
-            stop: Position after the region.
-            tally: Receives the counts.
-        """
+        """Add every token of a region to the tally, and every sequence between two of its separators."""
         first = last = -1
         separators = 0
         piece: Tokens | None = None  # the first tokens of the sequence after the last separator
@@ -496,11 +434,8 @@ class Streamed:
         return int(self.numbers(np.array([position]), begun)[0])
 
     def numbers(self, positions: Offsets, begun: Mapping[int, int]) -> Offsets:
-        """Return the numbers of sequences that begin at ascending positions, after reading the regions before them.
-
-        Args:
-            positions: int64[n].
-            begun: See `Stats`. The regions cover the stream, and may be in any order, as they finish in any order.
+        """Return the numbers of sequences that begin at ascending positions, after reading the regions before them. The
+        regions of `begun` cover the stream, and may be in any order, as they finish in any order.
         """
         numbers = np.zeros(len(positions), np.int64)
         if not len(positions):
@@ -553,24 +488,14 @@ _TOGETHER = 256  # loose sequences that one task reads
 
 @dataclass(slots=True)
 class Survey:
-    """The result of the pass over one axis.
-
-    Attributes:
-        axis: The axis.
-        stats: The sum over all regions. Once it is closed, it has no loose sequences.
-        store: The fingerprints of all sequences; None if duplicates are not counted.
-        begun: The number of sequences that begin in each region of a stream; see `Stats`.
-        loose: The sequences that are not complete in any region.
-        error: The error that ended the walk, which makes the other attributes meaningless; None without one.
-        notes: Notes on the result.
-    """
+    """The result of the pass over one axis."""
 
     axis: StatsAxis
-    stats: Stats
-    store: Store | None
-    begun: dict[int, int] = field(default_factory=dict)
-    loose: list[Loose] = field(default_factory=list)
-    error: FormatError | None = None
+    stats: Stats  # over all regions; once it is closed, it has no loose sequences
+    store: Store | None  # fingerprints of all sequences; None if duplicates are not counted
+    begun: dict[int, int] = field(default_factory=dict)  # sequences that begin in each region of a stream
+    loose: list[Loose] = field(default_factory=list)  # that are not complete in any region
+    error: FormatError | None = None  # that ended the walk, which makes the others meaningless
     notes: tuple[str, ...] = ()
 
 
@@ -590,19 +515,9 @@ def measure(
     most: int | None = None,
     progress: Progress,
 ) -> list[Survey]:
-    """Walk axes one after the other, each on all workers.
-
-    Args:
-        axes: The axes.
-        workers: The workers.
-        duplicates: Hash every sequence, to find equal sequences also in different datasets and dtypes. If that takes
-            too much memory, it is left out, and a note reports that.
-        members: Keep the positions of all equal sequences, for `groups_of`.
-        most: Leave that out for more sequences than this, too; None for no limit.
-        progress: Receives the phase, and the number of tokens that were counted. If it raises, the pass ends.
-
-    Returns:
-        A survey per axis. The survey of a damaged dataset has its `error`.
+    """Walk axes one after the other, each on all workers. Every sequence is hashed for duplicates, also in different
+    datasets and dtypes; if that takes too much memory, it is left out, and a note reports that. If `progress` raises,
+    the pass ends. The survey of a damaged dataset has its `error`.
     """
     progress.phase("counting", sum(axis.info.tokens for axis in axes), "tokens")
     surveys: list[Survey] = []
