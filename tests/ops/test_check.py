@@ -86,7 +86,7 @@ def test_case(code, tmp_path):
     assert code in look(path, **demands).counts
 
 
-BELOW = {"TF668", "TF669", "TF688", "TF689", "TF917", "TF942", "TF943", "TF944", "TF945", "TF946", "TF947"}
+BELOW = {"TF668", "TF669", "TF688", "TF689", "TF917", "TF942", "TF943", "TF944", "TF945", "TF946", "TF947", "TF948"}
 """Codes whose tests are at the end."""
 
 
@@ -527,3 +527,44 @@ def test_plug_ins(monkeypatch):
     plain.error = UnsafeError(path, "would take all memory")
     (verdict,) = tokfmt.check(path, format="plain", deep=True)
     assert (verdict.counts, verdict.exit_code) == ({"XY1": 1, "TF902": 1}, 3)
+
+
+LED = [[2 + (number * 7 + k) % 90 for k in range(6)] for number in range(300)]
+PART = {number for number in range(300) if number % 3}
+
+
+@pytest.mark.parametrize("bos", [1, 400])
+@pytest.mark.parametrize("name", [*closed.INDEXED, *closed.STREAMS])
+def test_documents_of_which_some_begin_with_a_bos_are_counted_in_every_format(name, bos, tmp_path):
+    """No option states the BOS; a word that begins as many is inside of others, or among the words, and is none."""
+    begun = {
+        "part": [[bos] * (number in PART) + one for number, one in enumerate(LED)],
+        "all": [[bos, *one] for one in LED],
+        "inside": [[bos] * (number in PART) + [*one, bos, 5] for number, one in enumerate(LED)],
+        "word": [[50] * (number in PART) + one for number, one in enumerate(LED)],
+    }
+    counted = dict.fromkeys(begun)
+    for key, documents in begun.items():
+        if name in closed.INDEXED:
+            path, demands = closed.indexed(tmp_path / key, name, [[*one, 401] for one in documents]), {}
+        else:
+            ids = [token for one in documents for token in ([401, *one] if name == "llmc" else [*one, 401])]
+            path, options = closed.stream(tmp_path / key, name, ids)
+            demands = {"format": name, "eos": 401, "options": options}
+        for severity, message in of_codes(path, "TF948", **demands).values():
+            counted[key] = severity, message.partition(" documents")[0]
+            assert "document 0)" in message
+        if key == "inside":  # where it is stated, it is the BOS
+            assert list(of_codes(path, "TF948", **demands, bos=bos)) == ["TF948"]
+    assert counted == dict.fromkeys(begun) | {"part": ("warning", f"{len(PART)} of {len(LED)}")}
+
+
+def test_records_of_which_some_begin_with_a_bos_are_counted(tmp_path):
+    (tmp_path / "x.jsonl").write_text(
+        "".join(json.dumps({"input_ids": [1] * (number in PART) + one}) + "\n" for number, one in enumerate(LED))
+    )
+    for path in (tmp_path / "x.jsonl", tmp_path / "x.tfrecord"):
+        if path.suffix == ".tfrecord":
+            tokfmt.convert(tmp_path / "x.jsonl", path, eos="none")
+        severity, message = of_codes(path, "TF948")["TF948"]
+        assert severity == "warning" and message.startswith("200 of 300 documents")

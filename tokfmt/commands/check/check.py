@@ -33,6 +33,7 @@ from tokfmt.commands.check.cross_checks import (
     doubled_findings,
     empty_findings,
     file_findings,
+    lead_findings,
     ledger_findings,
     metadata_findings,
     missing_findings,
@@ -431,6 +432,7 @@ class _Checking:
                 max_id = yield from self._walked(reader, vocabulary, searches)
             if "TF945" in self.result.counts:
                 self.result.doubled = next((one.eos_id for one in searches if isinstance(one, Endings)), info.eos_id)
+            yield from lead_findings(self.path, source, self.handle) if self.deep else ()
             bare = behind_bos(source, self.handle, self.progress.note)
             if self.handle is not None and vocabulary is not None and bare.axis is not None:
                 yield from tokenizer_findings(bare, bare.axis, self.handle, vocabulary)

@@ -250,6 +250,14 @@ _CONTENT = {
         "No separator follows the last document of a stream. It was cut with its file or its last sample, or the "
         "writer adds no separator at the end. A conversion adds one, and counts it.",
     ),
+    "TF948": Code(
+        "a BOS in front of some documents",
+        "A part of the documents begin with a BOS: their files were written before and after a change of the tokenizer "
+        "or of its options, or long documents were cut. A model sees both kinds. The BOS is that of --bos, of the "
+        "manifest or of the tokenizer, or an ID that begins several documents, is nowhere else in those that were "
+        "looked at, and is less or greater than all others. --bos ID --to-bos ID of tokfmt convert adds it where it is "
+        "missing; --bos ID --to-bos none leaves it out.",
+    ),
 }
 
 CODES: Mapping[str, Code] = {**_OPENING, **_MANIFEST, **_TOKENIZER, **_AGAINST, **_CONTENT}

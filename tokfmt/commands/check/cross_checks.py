@@ -1,7 +1,7 @@
 """Compare a dataset with its manifest, its ledger, a tokenizer, and the corpus that it was made from.
 
 Files      numbers in their names, widths of their tokens
-Content    tokens at all, sequences without a token that counts in the loss, and separators where they should be
+Content    tokens at all, sequences without a token that counts in the loss, and separators and BOS where they should be
 Manifest   size, checksum and counts of what was written
 Ledger     number of rows, and with --deep every row
 Tokenizer  IDs, end of text, and the text that IDs decode to
@@ -43,6 +43,7 @@ from tokfmt.files.place import Place
 from tokfmt.files.shard_names import names_by_directory, shard_problem
 from tokfmt.formats.flat import FlatFormat
 from tokfmt.model.batch import SEP
+from tokfmt.model.dataset import Dataset
 from tokfmt.model.gap import Gap
 from tokfmt.model.readers import ContentReader, dataset_of, is_unfinished
 from tokfmt.model.separator import unled
@@ -333,6 +334,8 @@ class Counted:
 
 _LOOKED_AT = 256  # sequences whose ends show the ID that ends most of them
 _FEWEST = 8  # fewer sequences may end alike by chance
+_BEGUN, _BEGUN_TOKENS = 4, 1 << 12  # runs of documents whose beginnings are looked at, and tokens of each
+_STARTS = 1 << 18  # documents whose first IDs are read together
 _MOST = 0.75  # share of sequences that end with an ID from which on it is taken for the separator
 
 
@@ -456,6 +459,54 @@ def missing_findings(path: Place, source: Source) -> Iterator[Finding]:
         problem = f"none of {seen} ends with the separator {gap.id:,} ({source.separator.source})"
         remedy = "A trainer that reads them as one stream sees no boundary. A conversion to a pack adds one"
         yield Finding("TF944", "warning", str(path), problem, remedy)
+
+
+def lead_findings(path: Place, source: Source, handle: TokenizerHandle | None) -> Iterator[Finding]:
+    """Report a BOS with which a part of the documents begin.
+
+    The BOS is that of --bos, of the manifest or of the tokenizer. Without these, it is an ID that begins several
+    documents and that is outside of the range of all IDs behind the first of each, their last ones aside: a word that
+    begins many texts is in others as well, and among the words. The rest is read only if the look shows a BOS.
+    """
+    reader = source.stored_documents
+    if reader is None or not reader.info.tokens:
+        return
+    dataset = unled(dataset_of(reader))
+    try:
+        begun, shown = _beginnings(dataset)
+        stated = source.bos_id if source.bos_id is not None or handle is None else handle.bos_id
+        lead = shown if stated is None else stated
+        if lead is None or not (begun == lead).any():
+            return
+        documents, lack = 0, (0, -1)
+        for a, b in windows(0, len(dataset), _STARTS):
+            starts, stops, _ = dataset.contents(a, b)
+            full = np.flatnonzero(stops > starts)
+            documents += len(full)
+            lack = _added(lack, a + full[dataset.axis.at(starts[full]) != lead])
+    except TokfmtError:  # reported where all tokens are read
+        return
+    if lack[0]:
+        problem = f"{documents - lack[0]:,} of {documents:,} documents begin with the BOS {lead:,}, as others do not"
+        remedy = f"If others should have it, convert it with --bos {lead} --to-bos {lead}, which adds it to these alone"
+        yield Finding("TF948", "warning", str(path), f"{problem} (first: document {lack[1]:,})", remedy)
+
+
+def _beginnings(dataset: Dataset) -> tuple[Tokens, int | None]:
+    """Return the first IDs of a few runs of documents, spread over a dataset, and the BOS that these runs show."""
+    count, run = len(dataset), _LOOKED_AT // _BEGUN
+    firsts = np.unique(np.linspace(0, max(count - run, 0), _BEGUN).astype(np.int64)).tolist()
+    extents = [dataset.contents(first, min(first + run, count)) for first in firsts]
+    starts, lengths = np.concatenate([(one[0], one[1] - one[0]) for one in extents], axis=1)
+    read = np.minimum(lengths, _BEGUN_TOKENS)
+    tokens, stops = dataset.axis.gather(starts, read), np.cumsum(read)
+    full = read > 0
+    begun, inner = tokens[(stops - read)[full]], np.ones(len(tokens), np.bool_)
+    inner[(stops - read)[full]] = inner[stops[full & (read == lengths)] - 1] = False
+    usual, often = Counter(begun.tolist()).most_common(1)[0] if len(begun) else (0, 0)
+    others = tokens[inner]
+    apart = len(others) > len(begun) and not int(others.min()) <= usual <= int(others.max())
+    return begun, usual if apart and often >= _FEWEST else None
 
 
 def doubled_findings(path: Place, reader: TokenReader) -> Iterator[Finding]:
