@@ -33,8 +33,8 @@ BUILT_IN = (
     ("jsonl", "jsonl:FORMAT", Signature(
         (".json", ".ndjson"), text=True, starts=(b"\x1f\x8b", b"\x28\xb5\x2f\xfd", *_SKIPPED)
     )),
-    ("modalities", "modalities:FORMAT", None),
-    ("stage1", "stage1:FORMAT", None),
+    ("modalities", "modalities:FORMAT", Signature((".pbin",), binary=True)),
+    ("stage1", "stage1:FORMAT", Signature(("stage1_block_",), binary=True)),
     ("hdf5", "hdf5:FORMAT", Signature((".h5",), starts=(b"\x89HDF",), at=(0, *(512 << k for k in range(7))))),
     ("flat-tokens", "flat_tokens:FORMAT", Signature((".zarr",), starts=(b"PK\3\4",))),
     ("array", "array:FORMAT", Signature((".npy", ".npz", ".bin"), starts=(b"\x93NUMPY", b"PK\3\4", b"\x89HDF"))),

@@ -120,12 +120,14 @@ class Signature(NamedTuple):
         at: The byte offsets of `starts`.
         beside: Suffix of a file with the same stem in the same directory, in capitals if that of the file is.
         text: `Probe.head` holds no zero byte.
+        binary: `Probe.head` holds a zero byte.
     """
 
     names: tuple[str, ...] = ()
     words: tuple[bytes, ...] = ()
     beside: str = ""
     text: bool = False
+    binary: bool = False
     starts: tuple[bytes, ...] = ()
     at: tuple[int, ...] = (0,)
 
@@ -144,7 +146,9 @@ class Signature(NamedTuple):
             head: The beginning of the file; see `Probe.head`.
             is_text: The beginning holds no zero byte.
         """
-        if self.is_named(name) or (is_text and (self.text or any(word in head for word in self.words))):
+        if self.is_named(name) or (self.binary and not is_text):
+            return True
+        if is_text and (self.text or any(word in head for word in self.words)):
             return True
         if self.starts:
             for offset in self.at:

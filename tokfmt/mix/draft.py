@@ -13,11 +13,9 @@ from tokfmt.files.place import Place
 from tokfmt.mix.documents import TokenSource
 from tokfmt.mix.language import RecipeFile, SourceEntry
 from tokfmt.mix.samples import separator_of
-from tokfmt.source.ingest import sample_records
 from tokfmt.source.stored import Source as Opened
 from tokfmt.source.stored import records_of
 from tokfmt.text.filter_rules import FilterRules
-from tokfmt.text.filters import GARBAGE, FilterChain
 from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:
@@ -67,6 +65,10 @@ class TextSource:
 
 def filters_of(file: RecipeFile, entry: SourceEntry) -> tuple[tuple[str, FilterRules], ...]:
     """Return the filters of a source by name; `garbage` has default values if the recipe has no table for it."""
+    if not entry.filter:
+        return ()
+    from tokfmt.text.filters import GARBAGE
+
     return tuple((name, file.filters.get(name, GARBAGE)) for name in entry.filter)
 
 
@@ -94,6 +96,9 @@ class SourcePreview:
 
 
 def _look(source: TextSource) -> SourcePreview:
+    from tokfmt.source.ingest import sample_records  # The Loader needs nothing that encodes texts.
+    from tokfmt.text.filters import FilterChain
+
     texts, notes = list[str](), list[str]()
     for part in source.parts:
         texts_of_part, skipped = sample_records(part)
@@ -196,6 +201,8 @@ class TextRecipe(RecordReader):
 
     def sample_records(self) -> tuple[list[str], SkippedRecords]:
         """See `source.ingest.Lookable`."""
+        from tokfmt.source.ingest import sample_records
+
         texts, skipped = list[str](), SkippedRecords()
         for part in (part for source in self.of_text for part in source.parts):
             texts_of_part, more = sample_records(part)

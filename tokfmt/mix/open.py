@@ -33,7 +33,6 @@ from tokfmt.mix.language import VERSION, RecipeFile, SourceEntry, in_keys, read_
 from tokfmt.mix.samples import CHOOSE_SEPARATOR, Samples, has_labels, separator_of
 from tokfmt.model.readers import dataset_of
 from tokfmt.source.discover import dataset_at, dataset_paths, find_sources, snapshot
-from tokfmt.source.ingest import as_stored, ingested
 from tokfmt.source.open import open_datasets
 from tokfmt.source.request import (
     Found,
@@ -554,6 +553,8 @@ def _axis(part: Opened, allow_loss: frozenset[str]) -> Opened:
     """
     if not isinstance(part.reader, RecordReader):
         return part
+    from tokfmt.source.ingest import as_stored, ingested  # A recipe of binary datasets encodes nothing.
+
     records = as_stored(part.reader)
     axis = ingested(records, None)
     skipped, path = axis.skipped, part.paths[0]
