@@ -31,12 +31,7 @@ _TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """A claim that is in a store.
-
-    Attributes:
-        content: What it states.
-        identity: The identity of its object.
-    """
+    """A claim that is in a store."""
 
     content: Mapping[str, Any]
     identity: Identity
@@ -70,12 +65,7 @@ def claim_content(run: str, by: str, format_name: str) -> bytes:
 
 
 def read_claim(store: Store, destination: Url) -> Claimed | None:
-    """Return the claim of a destination; None without one.
-
-    Raises:
-        ConversionError: If another object has its name.
-        FormatError: If the store cannot be asked.
-    """
+    """Return the claim of a destination; None without one."""
     return claim_at(store, claim_url(destination))
 
 
@@ -101,42 +91,22 @@ def claim_at(store: Store, place: Url) -> Claimed | None:
 
 
 class Claim:
-    """The claim of this run on a destination.
-
-    Attributes:
-        taken: True while the store holds it.
-        replaced: The claim of another run that this one replaced; None if there was none.
-        joined: Another process of the same run wrote the claim.
-        lost: Another run has replaced or deleted it.
-    """
+    """The claim of this run on a destination."""
 
     def __init__(self, store: Store, destination: Url, run: str, format_name: str) -> None:
-        """Prepare a claim; `take` writes it.
-
-        Args:
-            store: The store.
-            destination: The destination.
-            run: The run, which may be continued by another process.
-            format_name: The format that is written.
-        """
+        # taken: while the store holds it
         self.destination, self.run, self.taken = destination, run, False
+        # joined: another process of the same run wrote the claim
+        # lost: another run has replaced or deleted it
         self.joined, self.lost = False, False
-        self.replaced: Claimed | None = None
+        self.replaced: Claimed | None = None  # claim of another run that this one replaced; None if there was none
         self._seen: Identity | None = None  # The claim as it was when it was last read or written.
         self._by, self._alone = os.urandom(8).hex(), False  # A random word: processes of two machines may look alike.
         self._store, self._format = store, format_name
 
     def take(self, *, overwrite: bool, note: Callable[[str], None], alone: bool = False) -> None:
-        """Write the claim, or go on with that of the same run.
-
-        Args:
-            overwrite: Replace the claim of another run.
-            note: Receives a note if the store knows no conditional writes.
-            alone: Do not go on with a claim of the same run.
-
-        Raises:
-            ConversionError: If another run has a claim.
-            OutageError: If the store cannot be written.
+        """Write the claim, or go on with that of the same run, unless `alone`. A note says if the store knows no
+        conditional writes.
         """
         key = claim_url(self.destination).key
         if not self._store.can or not {IF_ABSENT, IF_MATCH} <= self._store.can:
@@ -178,11 +148,7 @@ class Claim:
         return self.taken
 
     def hold_alone(self) -> None:
-        """Replace the claim of the run by one of this process. Another process that does so later takes over.
-
-        Raises:
-            ConversionError: If another run has the claim, or another process takes it at the same moment.
-        """
+        """Replace the claim of the run by one of this process. Another process that does so later takes over."""
         if not self.taken:
             return
         self.check()
@@ -195,11 +161,7 @@ class Claim:
             raise self._lost_to(read_claim(self._store, self.destination)) from None
 
     def check(self) -> None:
-        """Compare the claim with what it was.
-
-        Raises:
-            ConversionError: If another run has replaced or deleted it, or another process holds it alone.
-        """
+        """Compare the claim with what it was."""
         if self.is_ours():
             return
         raise self._lost_to(read_claim(self._store, self.destination))

@@ -21,18 +21,8 @@ _IS_MACOS = hasattr(fcntl, "F_FULLFSYNC")
 
 
 def rename(old: Path, new: Path, how: int) -> None:
-    """Rename `old` to `new`, without replacement or by an exchange.
-
-    Args:
-        old: A file or directory.
-        new: Its new name, on the same file system.
-        how: `NOREPLACE`: `new` must not exist. `EXCHANGE`: what is at `new` gets the name `old`, or
-            `replaced_path(old)` if the file system cannot exchange.
-
-    Raises:
-        FileExistsError: If `new` exists (`NOREPLACE`).
-        FileNotFoundError: If `new` does not exist (`EXCHANGE`).
-        OSError: If the system refuses the rename for another reason.
+    """Rename `old` to `new` on one file system, without replacement or by an exchange. `NOREPLACE`: `new` must not
+    exist. `EXCHANGE`: what is at `new` gets the name `old`, or `replaced_path(old)` if the file system cannot exchange.
     """
     library, names = ctypes.CDLL(None, use_errno=True), (os.fsencode(old), os.fsencode(new))
     if (linux := getattr(library, "renameat2", None)) is not None:

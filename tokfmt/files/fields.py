@@ -9,53 +9,34 @@ from tokfmt.files.place import Place
 
 
 class Pointer(NamedTuple):
-    """A token that a field refers to.
-
-    Attributes:
-        path: The file.
-        offset: Byte offset in a token; for compressed data, of the chunk that holds the token.
-        beyond: Number of tokens from that token (or the first of the chunk) to this one.
-    """
+    """A token that a field refers to."""
 
     path: Place
-    offset: int
-    beyond: int = 0
+    offset: int  # byte offset in a token; for compressed data, of the chunk that holds the token
+    beyond: int = 0  # number of tokens from that token (or the first of the chunk) to this one
 
 
 class Field(NamedTuple):
-    """One annotated part of a file.
+    """One annotated part of a file."""
 
-    Attributes:
-        name: The name in the specification of the format ("data length", "entry 5", "chunk 3").
-        offset: Byte offset; None if it is not at one place (such as an attribute that a library reads).
-        length: Length in bytes; 0 if it is not at one place.
-        value: The value as text; control characters are escaped.
-        meaning: Explanation in a few words; "" if the name is enough.
-        wrong: The value breaks the rules of the format (`Format.check` reports the finding).
-        path: The file of `offset`, if it is not that of the section.
-        target: The token that the field refers to, if not the one at `offset`: an index entry refers to the start of a
-            sequence.
-    """
-
-    name: str
-    offset: int | None
-    length: int
-    value: str
-    meaning: str = ""
-    wrong: bool = False
-    path: Place | None = None
+    name: str  # name in the specification of the format ("data length", "entry 5", "chunk 3")
+    offset: int | None  # byte offset; None if it is not at one place (such as an attribute that a library reads)
+    length: int  # length in bytes; 0 if it is not at one place
+    value: str  # value as text; control characters are escaped
+    meaning: str = ""  # explanation in a few words; "" if the name is enough
+    wrong: bool = False  # value breaks the rules of the format (`Format.check` reports the finding)
+    path: Place | None = None  # file of `offset`, if it is not that of the section
+    # the token that it refers to, if not the one at `offset`, such as the start of a sequence
     target: Pointer | None = None
 
 
 class Fields(Protocol):
-    """Any number of fields, decoded on request.
-
-    Attributes:
-        count: Number of fields, up to 10^8. The first call may read a long index once to its end.
-    """
+    """Any number of fields, decoded on request."""
 
     @property
-    def count(self) -> int: ...
+    def count(self) -> int:
+        """Their number, up to 10^8. The first call may read a long index once to its end."""
+        ...
 
     def fields(self, first: int, last: int) -> Sequence[Field]:
         """Return fields `first <= i < last`, fewer at the end of the section.
@@ -65,12 +46,7 @@ class Fields(Protocol):
 
 
 class Section(Fields, Protocol):
-    """The fields of a part of a dataset.
-
-    Attributes:
-        title: "header", "index", "chunks of encoded_tokens", ...
-        path: The file of `Field.offset`.
-    """
+    """The fields of a part of a dataset."""
 
     @property
     def title(self) -> str: ...

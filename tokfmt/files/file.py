@@ -73,18 +73,12 @@ class Ends(NamedTuple):
     """Where each of many sequences ends, each of which begins where the one before ends.
 
     Sequence i ends before the position bases[i >> bits] + places[i] + shift.
-
-    Attributes:
-        bases: int64[blocks].
-        places: Integers, one per sequence.
-        bits: Base 2 logarithm of the number of sequences per base.
-        shift: Added to all.
     """
 
-    bases: memoryview[int]
-    places: memoryview[int]
-    bits: int
-    shift: int = 0
+    bases: memoryview[int]  # int64[blocks]
+    places: memoryview[int]  # integers, one per sequence
+    bits: int  # base 2 logarithm of the number of sequences per base
+    shift: int = 0  # added to all
 
 
 class _Open(threading.local):
@@ -122,16 +116,10 @@ def files_at_hand() -> Iterator[None]:
 
 
 class File:
-    """A regular file that is read by byte offset. Picklable, opened on demand, and thread-safe.
+    """A regular file that is read by byte offset. Picklable, opened on demand, and thread-safe."""
 
-    Attributes:
-        path: The place, as given.
-        identity: Its identity when it was first seen.
-        is_plain: True if reads return the bytes of the file; False if they are decompressed, or come from a store.
-        may_be_page: A page of HTML or XML is not refused, because the file may be a document.
-    """
-
-    is_plain, may_be_page = True, False
+    is_plain = True  # False if reads are decompressed, or come from a store
+    may_be_page = False  # a page of HTML or XML is not refused, because the file may be a document
     _is_looked_at = False  # The beginning was compared with those of files in the place of data.
     path: Place
 
@@ -139,7 +127,7 @@ class File:
         self.path = place = path if isinstance(path, LocalPlace) else LocalPlace(path)
         self._fd: int | None = None
         fd = _open_regular(place)
-        self.identity = status_of(os.fstat(fd)).identity
+        self.identity = status_of(os.fstat(fd)).identity  # identity when it was first seen
         if not self._keep(fd):
             os.close(fd)
 
@@ -149,30 +137,19 @@ class File:
         return self.identity.size
 
     def to_stored_offset(self, offset: int) -> int | None:
-        """Return the byte offset in the file of the byte that `read` returns for `offset`.
-
-        Returns:
-            None if the file is compressed.
+        """Return the byte offset in the file of the byte that `read` returns for `offset`. None if the file is
+        compressed.
         """
         return offset if self.is_plain else None
 
     def from_stored_offset(self, offset: int) -> int | None:
-        """Return the offset at which `read` returns a byte of the file: the inverse of `to_stored_offset`.
-
-        Args:
-            offset: Byte offset in the file.
-
-        Returns:
-            None if `read` never returns that byte.
+        """Return the offset at which `read` returns a byte of the file: the inverse of `to_stored_offset`. None if
+        `read` never returns that byte.
         """
         return offset
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return exactly `length` bytes from `offset`.
-
-        Raises:
-            TruncatedError: If the file is shorter.
-        """
+        """Return exactly `length` bytes from `offset`."""
         self._bound(offset, length)
         if self._fd is not None:
             try:
@@ -188,16 +165,9 @@ class File:
         return bytes(buffer)
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> Iterator[memoryview]:
-        """Read several ranges of bytes. Ranges that are close together take one read.
-
-        Args:
-            ranges: The first byte of each range, and the byte after its last, in any order.
-
-        Yields:
-            The bytes of each range, in the given order. If the ranges ascend, one read is held at a time.
-
-        Raises:
-            TruncatedError: If the file is shorter.
+        """Read several ranges of bytes. Ranges that are close together take one read. A range is its first byte, and
+        the byte after its last; ranges are in any order. Their bytes are in the given order. If the ranges ascend, one
+        read is held at a time.
         """
         order = sorted(ranges)
         if order != list(ranges):
@@ -220,11 +190,8 @@ class File:
             first = after
 
     def prefetch(self, ranges: Sequence[tuple[int, int]], *, keep: bool = False) -> None:
-        """Announce ranges that will be read, so that a store sends them side by side. Local files need no notice.
-
-        Args:
-            ranges: The first byte of each range, and the byte after its last. None is beyond the end.
-            keep: The ranges are an index or a footer, which may be read again.
+        """Announce ranges that will be read, so that a store sends them side by side. Local files need no notice. None
+        of them is beyond the end. With `keep`, they are an index or a footer, which may be read again.
         """
 
     def read_into(self, offset: int, buffer: memoryview) -> None:
@@ -239,11 +206,7 @@ class File:
             self._look_at(buffer.cast("B"))
 
     def _look_at(self, beginning: bytes | memoryview) -> None:
-        """Refuse a placeholder of Git LFS, and a page of HTML or XML, when the first bytes of a file were read.
-
-        Raises:
-            StandInError: It is one.
-        """
+        """Refuse a placeholder of Git LFS, and a page of HTML or XML, when the first bytes of a file were read."""
         if self._is_looked_at:
             return
         self._is_looked_at, length = True, min(self.size, _LARGEST_PLACEHOLDER)
@@ -320,24 +283,13 @@ class File:
         return out
 
     def ids(self, offset: int, count: int, dtype: np.dtype[Any]) -> NDArray[np.unsignedinteger]:
-        """Return token IDs as an unsigned array in native byte order.
-
-        Args:
-            offset: Byte offset of the first ID.
-            count: Number of IDs.
-            dtype: Dtype in the file, in either byte order. A signed dtype keeps its width.
-
-        Raises:
-            CorruptError: If an ID is negative.
+        """Return token IDs as an unsigned array in native byte order. The dtype is that in the file, in either byte
+        order. A signed one keeps its width.
         """
         return self.unsigned(self.array(offset, count, dtype), offset)
 
     def unsigned(self, raw: NDArray[Any], offset: int) -> NDArray[np.unsignedinteger]:
-        """Convert an array that was read from byte `offset` of this file to token IDs; see `ids`.
-
-        Raises:
-            CorruptError: If an ID is negative.
-        """
+        """Convert an array that was read from byte `offset` of this file to token IDs; see `ids`."""
         if raw.dtype.names:  # IDs of 3 bytes.
             wide: NDArray[np.uint32] = raw["low"].astype(np.uint32) | raw["high"].astype(np.uint32) << np.uint32(16)
             return wide
@@ -362,16 +314,10 @@ class File:
     ) -> Callable[[int], NDArray[np.unsignedinteger]]:
         """Return a function that reads the tokens of a sequence without its separator, in as few steps as possible.
 
-        It holds the descriptor of this process, and is not picklable.
-
-        Args:
-            begin: Byte offset of the first token ID.
-            dtype: As for `ids`.
-            ends: Where sequences end, their separators included, counted from `begin`.
-            separator: The separator; None: sequences have none.
-            general: Reads the other sequences: the first one, one without the separator, and if the file is not open,
-                or the sequence is long or damaged.
-            is_before: The separator is before each sequence.
+        It holds the descriptor of this process, and is not picklable. `ends` is where sequences end, their separators
+        included, counted from the byte `begin`. `general` reads the other sequences: the first one, one without the
+        separator, and if the file is not open, or the sequence is long or damaged. With `is_before`, the separator is
+        before each sequence.
         """
         width, signed, pread, array = dtype.itemsize, dtype.kind == "i", os.pread, np.ndarray
         if not self.is_plain or dtype.names or not dtype.isnative or (separator or 0) >> 8 * width - signed:
@@ -454,11 +400,7 @@ class File:
 
 
 class StoredFile(File):
-    """A file in a registered store. Picklable: another process opens its own store.
-
-    Attributes:
-        path: The address.
-    """
+    """A file in a registered store. Picklable: another process opens its own store."""
 
     path: Url
 
@@ -527,11 +469,7 @@ class StoredFile(File):
 
     @contextmanager
     def descriptor(self) -> Iterator[int]:
-        """Raise an error, because a stored file has no descriptor.
-
-        Raises:
-            io.UnsupportedOperation: Always.
-        """
+        """Raise an error, because a stored file has no descriptor."""
         yield from ()
         raise io.UnsupportedOperation("an address has no descriptor")
 
@@ -556,12 +494,7 @@ def open_file(place: PlaceLike, *, may_be_page: bool = False) -> File:
 
 
 def refuse_stand_in(place: Place, *, may_be_empty: bool) -> None:
-    """Look at the beginning of a file in which a format misses something else.
-
-    Raises:
-        TruncatedError: It is empty, and may not be.
-        StandInError: It is a placeholder of Git LFS, or a page of HTML or XML.
-    """
+    """Look at the beginning of a file in which a format misses something else."""
     if not may_be_empty and is_empty(place):
         raise TruncatedError(place, EMPTY, remedy="Copy it again")
     if place.is_file():
@@ -590,12 +523,7 @@ def is_empty(place: Place) -> bool:
 
 
 def known_file(place: Place, identity: Identity) -> File:
-    """Return a file whose identity is known, without opening it. The first read compares the identity.
-
-    Args:
-        place: The file.
-        identity: Its identity when it was first seen.
-    """
+    """Return a file whose identity is known, without opening it. The first read compares the identity."""
     kind = StoredFile if isinstance(place, Url) else File
     file = kind.__new__(kind)
     file.__setstate__({"path": place, "identity": identity})
@@ -603,17 +531,7 @@ def known_file(place: Place, identity: Identity) -> File:
 
 
 def read_whole(place: PlaceLike, limit_bytes: int) -> bytes:
-    """Return the bytes of a small file.
-
-    Args:
-        place: The file.
-        limit_bytes: Largest size in bytes.
-
-    Raises:
-        FormatError: If it does not exist, cannot be read, or is not a regular file.
-        StandInError: If it is a placeholder of Git LFS, or a page of HTML or XML.
-        UnsafeError: If it is larger.
-    """
+    """Return the bytes of a small file. A larger one is an error."""
     file = open_file(place)
     try:
         if file.size > limit_bytes:
@@ -626,12 +544,8 @@ def read_whole(place: PlaceLike, limit_bytes: int) -> bytes:
 
 
 class Held:
-    """A file in a store, of which some ranges are held in memory. They are requested side by side.
-
-    Args:
-        file: The file.
-        ranges: The first byte of each range, and the byte after its last, ascending and disjoint.
-        contents: The bytes of each range, if they were read before.
+    """A file in a store, of which some ranges are held in memory. They are requested side by side. The ranges are
+    ascending and disjoint; `contents` are their bytes, if they were read before.
     """
 
     def __init__(
@@ -642,11 +556,7 @@ class Held:
         self._contents = list(file.read_ranges(ranges)) if contents is None else contents
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return exactly `length` bytes from `offset`. What is not held is read from the file.
-
-        Raises:
-            TruncatedError: If the file is shorter.
-        """
+        """Return exactly `length` bytes from `offset`. What is not held is read from the file."""
         number = bisect_right(self._starts, offset) - 1
         if number >= 0:
             start, content = self._starts[number], self._contents[number]
@@ -799,9 +709,6 @@ def matching(directory: PlaceLike, pattern: str) -> list[Place]:
     """Return the entries of a directory whose names match a shell pattern, sorted by name.
 
     If there is no such directory, the result is empty.
-
-    Raises:
-        FormatError: If the directory cannot be listed.
     """
     place = place_of(directory)
     if not place.is_dir():
@@ -812,10 +719,7 @@ def matching(directory: PlaceLike, pattern: str) -> list[Place]:
 def walk(directory: str | os.PathLike[str]) -> Iterator[tuple[LocalPlace, list[str]]]:
     """Yield every directory below a directory, and itself last, with the names of its entries that are not directories.
 
-    Links are not followed.
-
-    Raises:
-        OSError: If a directory cannot be listed. os.walk would skip it silently.
+    Links are not followed. A directory that cannot be listed raises, which os.walk would skip silently.
     """
     top = directory if isinstance(directory, LocalPlace) else LocalPlace(directory)
     left = list[tuple[LocalPlace, list[str] | None]]([(top, None)])
@@ -840,11 +744,7 @@ def _is_directory(base: Place, name: str, kind: Kind) -> bool:
 
 
 def everything_in(directory: PlaceLike) -> list[Place]:
-    """Return all files below a directory, links and empty directories included, in natural order.
-
-    Raises:
-        FormatError: If a directory cannot be listed.
-    """
+    """Return all files below a directory, links and empty directories included, in natural order."""
     place, names, left = place_of(directory), list[str](), [""]
     while left:
         inside = left.pop()

@@ -42,13 +42,9 @@ _PATIENCE = 600  # Seconds to wait for another task that prepares the destinatio
 
 
 class NullJournal:
-    """Discard journal entries of runs that cannot be resumed.
+    """Discard journal entries of runs that cannot be resumed."""
 
-    Attributes:
-        keeps: Entries are kept for later runs, so parts must stay until the end.
-    """
-
-    keeps = False
+    keeps = False  # entries are kept for later runs, so parts must stay until the end
 
     def done(self, kind: str) -> Done:  # noqa: ARG002
         """Return the facts of finished work of one kind in earlier runs, by number."""
@@ -102,16 +98,7 @@ class Journal(NullJournal):
     keeps = True
 
     def __init__(self, home: Path, task: Task = WHOLE, also: Sequence[Task] = ()) -> None:
-        """Open the journal, or create it.
-
-        Args:
-            home: The hidden sibling.
-            task: The task whose journal is written.
-            also: Tasks whose journals are read as well.
-
-        Raises:
-            ConversionError: If another process writes it.
-        """
+        """Open the journal, or create it. The journals of the tasks `also` are read as well."""
         self.home, self.task = home, task
         place = home / f"lock-of-{task.journal}"
         self._lock = take_lock(place)

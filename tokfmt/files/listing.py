@@ -56,25 +56,17 @@ _STEMS = 8  # Stems in a directory that are listed one by one.
 
 @dataclass
 class Listing:
-    """The answers so far. The places that carry it ask it inside `with listing`, which may be nested.
+    """The answers so far. The places that carry it ask it inside `with listing`, which may be nested."""
 
-    Attributes:
-        directories: The names in each directory, with their kinds; None if it is too large to keep.
-        statuses: The status of each place, or the number and text of the OSError.
-        lists: Lists of a store by directory and stem.
-        unlisted: Directories that the store does not list.
-        stems: Stems that were listed in each directory.
-        asking: Held while a store lists names, which answers what other threads are about to ask.
-        depth: Number of contexts that are open. Without any, the places do not ask it.
-    """
-
-    directories: dict[Askable, dict[str, Kind] | None] = field(default_factory=dict)
+    directories: dict[Askable, dict[str, Kind] | None] = field(default_factory=dict)  # None if it is too large to keep
+    # or the number and text of the OSError
     statuses: dict[Askable, Status | tuple[int | None, str | None]] = field(default_factory=dict)
-    lists: dict[tuple[Askable, str], Neighbors] = field(default_factory=dict)
-    unlisted: set[Askable] = field(default_factory=set)
-    stems: Counter[Askable] = field(default_factory=Counter)
+    lists: dict[tuple[Askable, str], Neighbors] = field(default_factory=dict)  # by directory and stem
+    unlisted: set[Askable] = field(default_factory=set)  # directories that the store does not list
+    stems: Counter[Askable] = field(default_factory=Counter)  # stems that were listed in each directory
+    # held while a store lists names, which answers what other threads are about to ask
     asking: threading.RLock = field(default_factory=threading.RLock)
-    depth: int = 0
+    depth: int = 0  # number of contexts that are open. Without any, the places do not ask it.
 
     def __enter__(self) -> Self:
         """Answer from now on."""
@@ -100,11 +92,7 @@ class Listing:
             del self.directories[place]
 
     def entries(self, directory: Askable) -> dict[str, Kind] | None:
-        """Return the names in a directory with their kinds; None if it is too large to keep.
-
-        Raises:
-            OSError: If the directory cannot be listed.
-        """
+        """Return the names in a directory with their kinds; None if it is too large to keep."""
         with self.asking:
             if directory not in self.directories:
                 kinds: dict[str, Kind] | None = {}
@@ -118,11 +106,7 @@ class Listing:
             return self.directories[directory]
 
     def status(self, place: Askable) -> Status:
-        """Return the status of a place. Links are followed.
-
-        Raises:
-            OSError: If it does not exist, or cannot be reached.
-        """
+        """Return the status of a place. Links are followed."""
         answer = self.statuses.get(place)
         if answer is None:
             try:
@@ -224,11 +208,7 @@ class Listing:
             self.statuses[above / entry.name] = Status(entry.kind, entry.identity)
 
     def _status_in_lists(self, place: Askable) -> Status | None:
-        """Return the status of an address as the lists so far state it; None if the store has to be asked.
-
-        Raises:
-            FileNotFoundError: If the list shows that it does not exist.
-        """
+        """Return the status of an address as the lists so far state it; None if the store has to be asked."""
         is_listed, kind = self.kind_of(place)
         if is_listed and kind is None:
             raise FileNotFoundError(errno.ENOENT, "no such object")

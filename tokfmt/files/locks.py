@@ -43,15 +43,8 @@ _SIGNED = re.compile(r"process (\d+) on (.*)\n")
 
 
 def make_private(path: Path, *, taken_over: bool = False) -> None:
-    """Make a directory that only the caller can access.
-
-    Args:
-        path: The directory; a link is never followed.
-        taken_over: Use an existing directory of an earlier run.
-
-    Raises:
-        ConversionError: If an existing directory belongs to another user, or others may write to it.
-        FileExistsError: If the path exists and `taken_over` is False.
+    """Make a directory that only the caller can access. A link is never followed. With `taken_over`, an existing
+    directory of an earlier run is used.
     """
     try:
         os.mkdir(path, 0o700)
@@ -62,11 +55,8 @@ def make_private(path: Path, *, taken_over: bool = False) -> None:
 
 
 def check_private(path: Path) -> None:
-    """Raise an error for a hidden directory that another user could have made or changed. Remove read access of others.
-
-    Raises:
-        ConversionError: If it is not a directory, belongs to another user, or others may write to it.
-        FileNotFoundError: If it does not exist.
+    """Raise an error for a hidden directory that another user could have made or changed. Remove read access of
+    others.
     """
     why = distrusted(path)
     if why:
@@ -78,11 +68,7 @@ def check_private(path: Path) -> None:
 
 
 def distrusted(path: str | os.PathLike[str]) -> str:
-    """Return the reason why a directory is not private to the caller; "" if it is.
-
-    Raises:
-        FileNotFoundError: If it does not exist.
-    """
+    """Return the reason why a directory is not private to the caller; "" if it is."""
     status = os.lstat(path)
     if stat.S_ISLNK(status.st_mode):
         return f"is a link that {_name_of(status.st_uid)} has made, not a directory"
@@ -102,13 +88,7 @@ def _name_of(owner: int) -> str:
 
 def user_directory(kind: str, otherwise: str) -> Path:
     """Return the directory for the user's files of a kind, by the XDG Base Directory specification. It may not exist.
-
-    Args:
-        kind: "CACHE" or "STATE".
-        otherwise: Default directory, below the home directory.
-
-    Raises:
-        FileNotFoundError: If neither HOME nor the user database has a home directory.
+    The kind is "CACHE" or "STATE"; `otherwise` is below the home directory.
     """
     named = os.environ.get(f"XDG_{kind}_HOME", "")
     place = Path(named if os.path.isabs(named) else os.path.join(os.path.expanduser("~"), otherwise))
@@ -118,16 +98,10 @@ def user_directory(kind: str, otherwise: str) -> Path:
 
 
 def take_lock(path: Path, *, shared: bool = False, patience: float = 0, existing: bool = False) -> int:
-    """Lock a file, which is created if needed, and write the holder into it.
-
-    Args:
-        path: The file.
-        shared: Several processes may hold the lock at a time.
-        patience: Seconds to wait for the holder.
-        existing: Lock only an existing file that is empty or has the signature of a holder: a lock of tokfmt.
-
-    Returns:
-        A descriptor that holds the lock, for `release`; -1 if the lock is taken, or its directory is being removed.
+    """Lock a file, which is created if needed, and write the holder into it. If it is shared, several processes may
+    hold it at a time. `patience` is the seconds to wait for the holder. With `existing`, only an existing file is
+    locked that is empty or has the signature of a holder: a lock of tokfmt. The result is a descriptor for `release`;
+    -1 if the lock is taken, or its directory is being removed.
     """
     try:
         how = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (0 if existing else os.O_CREAT)
@@ -172,13 +146,8 @@ def _is_of_lock(content: bytes) -> bool:
 def lock_dead(home: Path) -> int:
     """Lock a directory of the caller whose process is dead, to remove it with `remove_private`.
 
-    Only a directory with a lock of tokfmt counts. Another directory of the caller may have the name of a leftover.
-
-    Returns:
-        A descriptor for `release`; -1 if the process lives, or the directory is not a leftover.
-
-    Raises:
-        OSError: If it cannot be examined.
+    Only a directory with a lock of tokfmt counts. Another directory of the caller may have the name of a leftover. The
+    result is a descriptor for `release`; -1 if the process lives, or the directory is not a leftover.
     """
     if distrusted(home):
         return -1
@@ -191,12 +160,8 @@ def lock_dead(home: Path) -> int:
 def remove_private(home: Path, lock: int) -> None:
     """Remove a private directory whose lock the caller holds. The lock is removed last.
 
-    If the process is killed meanwhile, `lock_dead` recognizes the rest.
-
-    Args:
-        home: The directory.
-        lock: Of `take_lock` or `lock_dead`; -1 if a signal came before it was known. Then the directory is removed only
-            if it has nothing but the lock.
+    If the process is killed meanwhile, `lock_dead` recognizes the rest. The lock is -1 if a signal came before it was
+    known. Then the directory is removed only if it has nothing but the lock.
     """
     with contextlib.suppress(OSError):
         if not stat.S_ISDIR(os.lstat(home).st_mode):
@@ -290,17 +255,9 @@ class Scratch:
     """A private directory that is removed when it is closed, or garbage-collected. A context manager.
 
     If the process is killed, the next `Scratch` removes it.
-
-    Attributes:
-        path: The directory.
     """
 
     def __init__(self) -> None:
-        """Make the directory.
-
-        Raises:
-            OutageError: If it cannot be made, as on a full disk.
-        """
         parent = Path(tempfile.gettempdir())
         with writing(parent):
             _remove_dead(parent)

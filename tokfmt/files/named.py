@@ -24,17 +24,9 @@ _SHARED = {"hf": 2}
 
 
 def place_named(file: Place, name: str, home: Place | None = None) -> Place:
-    """Return the place that a file names: an address, or a path relative to the directory of the file.
-
-    Args:
-        file: The file that has the name.
-        name: The name.
-        home: The directory that the name is relative to (default: that of the file).
-
-    Raises:
-        UnsafeError: If the file is in a store and names something outside of that store.
-        FormatError: If the name is an address that holds a signature or a password.
-        OptionError: If it is an address whose scheme is not registered.
+    """Return the place that a file names: an address, or a path relative to `home` (default: the directory of the
+    file). A file in a store must not name something outside of that store, nor an address that holds a signature or a
+    password.
     """
     home = file.parent if home is None else home
     if not isinstance(file, Url) or not isinstance(home, Url):
@@ -49,11 +41,7 @@ def place_named(file: Place, name: str, home: Place | None = None) -> Place:
 
 
 def _joined(home: Url, name: str) -> Place:
-    """Return the place of a path. `..` leads up to the bucket, and an absolute path is a local one.
-
-    Raises:
-        OptionError: If it leads out of the bucket.
-    """
+    """Return the place of a path. `..` leads up to the bucket, and an absolute path is a local one."""
     if name.startswith("/"):
         return LocalPlace(name)
     key = posixpath.normpath(posixpath.join(home.key, name))

@@ -13,14 +13,8 @@ from tokfmt.wording import printable
 
 
 def write_new_directory(directory: Path, contents: Mapping[str, bytes]) -> list[Path]:
-    """Write files to a directory, and return their paths.
-
-    Args:
-        directory: The directory. It must be empty or not exist.
-        contents: The content of each file by its path in the directory.
-
-    Raises:
-        ConversionError: If the directory is not empty, or cannot be written.
+    """Write files, by their path in the directory, to a directory that is empty or does not exist, and return their
+    paths.
     """
     if os.path.lexists(directory) and not (directory.is_dir() and not any(directory.iterdir())):
         raise DestinationExistsError(directory, "it is not an empty directory", has_overwrite=False)

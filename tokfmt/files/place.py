@@ -35,18 +35,14 @@ class Place(ABC):
 
     While a dataset is opened, its places carry a listing, which answers whether something exists, and what it is. The
     methods that end in `_now` always ask the file system or the store.
-
-    Attributes:
-        is_local: True for a path of this machine: the kernel opens it, and a question about it costs no request.
-        listing: The listing that it carries, or None. The places that follow from this one (`/`, `parent`, another
-            name) carry it too. It is neither compared nor pickled.
-        hidden: The files and directories that `entries` leaves out, as texts: those of other splits. The places that
-            follow have it too. It is pickled, and not compared.
     """
 
     __slots__ = ()
-    is_local: ClassVar[bool]
+    is_local: ClassVar[bool]  # the kernel opens it, and a question about it costs no request
+    # the places that follow from this one (`/`, `parent`, another name) carry it too; neither compared nor pickled
     listing: Listing | None
+    # names that `entries` leaves out: those of other splits; the places that follow have it too; pickled, not
+    # compared
     hidden: frozenset[str]
 
     # The interface of Path
@@ -83,19 +79,11 @@ class Place(ABC):
 
     @abstractmethod
     def with_name(self, name: str) -> Self:
-        """Return the place of another name in the same parent.
-
-        Raises:
-            ValueError: If this is a root, or `name` is not a name.
-        """
+        """Return the place of another name in the same parent."""
 
     @abstractmethod
     def with_suffix(self, suffix: str) -> Self:
-        """Return the place with another suffix.
-
-        Raises:
-            ValueError: If this is a root, or `suffix` is not a suffix.
-        """
+        """Return the place with another suffix."""
 
     @abstractmethod
     def __truediv__(self, below: str) -> Self: ...
@@ -128,35 +116,19 @@ class Place(ABC):
 
     @abstractmethod
     def status_now(self) -> Status:
-        """Return the status. Links are followed. The file system or the store is asked, to detect a change.
-
-        Raises:
-            OSError: If the place does not exist, or cannot be reached.
-        """
+        """Return the status. Links are followed. The file system or the store is asked, to detect a change."""
 
     @abstractmethod
     def entries_now(self) -> Iterator[Entry]:
-        """Yield the entries of a directory, in no order.
-
-        Raises:
-            OSError: If the directory cannot be listed.
-        """
+        """Yield the entries of a directory, in no order."""
 
     @abstractmethod
     def beside_now(self) -> Neighbors | None:
-        """List the names in the same directory that begin with the same stem; None if no single request does that.
-
-        Raises:
-            FormatError: If the store cannot be asked, or lists no keys.
-        """
+        """List the names in the same directory that begin with the same stem; None if no single request does that."""
 
     @abstractmethod
     def kind_now(self) -> Kind:
-        """Return what the place itself is, links not followed. The file system or the store is asked.
-
-        Raises:
-            OSError: If the place does not exist, or cannot be reached.
-        """
+        """Return what the place itself is, links not followed. The file system or the store is asked."""
 
     @abstractmethod
     def is_fifo(self) -> bool:
@@ -177,20 +149,12 @@ class Place(ABC):
         """Return the same place, which does not list some places below it."""
 
     def status(self) -> Status:
-        """Return the status. Links are followed.
-
-        Raises:
-            OSError: If the place does not exist, or cannot be reached.
-        """
+        """Return the status. Links are followed."""
         answers = self.listing
         return answers.status(self) if answers is not None and answers.depth else self.status_now()
 
     def entries(self) -> dict[str, Kind]:
-        """Return the names in a directory, and the kind of each, but for those that are hidden.
-
-        Raises:
-            OSError: If the directory cannot be listed.
-        """
+        """Return the names in a directory, and the kind of each, but for those that are hidden."""
         answers = self.listing
         kinds = answers.entries(self) if answers is not None and answers.depth else None
         kinds = {entry.name: entry.kind for entry in self.entries_now()} if kinds is None else kinds
@@ -230,11 +194,7 @@ class Place(ABC):
         return self.kind(follow_symlinks=False) is not None
 
     def kind(self, follow_symlinks: bool = True) -> Kind | None:
-        """Return what is at the place; None if there is nothing, or no place can have such a name.
-
-        Raises:
-            OSError: If the place cannot be reached, and links are followed.
-        """
+        """Return what is at the place; None if there is nothing, or no place can have such a name."""
         answers = self.listing
         is_listed, kind = answers.kind_of(self) if answers is not None and answers.depth else (False, None)
         if is_listed and not (follow_symlinks and kind is Kind.LINK):
@@ -543,11 +503,7 @@ PlaceLike = str | os.PathLike[str] | Place
 
 
 def identities_now(places: Iterable[Place]) -> Iterator[Identity]:
-    """Yield the identities of files, in order. A store is asked for many side by side.
-
-    Raises:
-        OSError: As `Place.status_now`, when the file is reached.
-    """
+    """Yield the identities of files, in order. A store is asked for many side by side."""
     by_bucket = itertools.groupby(
         places, lambda place: isinstance(place, Url) and not place.query and replace(place, key="")
     )
@@ -598,12 +554,8 @@ _GROUP = "tokfmt.stores"
 def register_store(scheme: str, opener: Callable[[Url], Store]) -> None:
     """Register a store for a scheme, in this process.
 
-    An entry point of the group `tokfmt.stores` registers the store of another package in every process.
-
-    Args:
-        scheme: The scheme, such as "s3".
-        opener: Opens the store of an address. It is called once per bucket or host, and for each web address with a
-            query, in each process.
+    An entry point of the group `tokfmt.stores` registers the store of another package in every process. The opener is
+    called once per bucket or host, and for each web address with a query, in each process.
     """
     _OPENERS[scheme.lower()] = opener
 
@@ -627,12 +579,7 @@ def _opener(scheme: str) -> Callable[[Url], Store] | None:
 
 
 def store_of(url: Url) -> Store:
-    """Return the store that holds an address.
-
-    Raises:
-        OptionError: If no store is registered for the scheme, or the address or the options of stores are not valid.
-        MissingDependencyError: If a package that the store needs is not installed.
-    """
+    """Return the store that holds an address."""
     store_key = (url.scheme, url.authority, f"{url.key}?{url.query}" if url.query else "")
     if (store := _OPEN.get(store_key)) is not None:
         return store
@@ -642,12 +589,7 @@ def store_of(url: Url) -> Store:
 
 
 def writable_store(url: Url) -> Store:
-    """Return the store that writes an address.
-
-    Raises:
-        OptionError: If the store is only read, the address is a bucket, or as `store_of`.
-        MissingDependencyError: As `store_of`.
-    """
+    """Return the store that writes an address."""
     if not _is_registered(url.scheme) or url.scheme in _READ_ONLY:
         raise _not_written(str(url))
     store = store_of(_with_key(url))
@@ -670,9 +612,6 @@ def destination_of(place: PlaceLike) -> Place:
     """Return the place that a user names to be written: an address, or a local path.
 
     To write to a local path that looks like an address, give its absolute path.
-
-    Raises:
-        OptionError: If it is an address that cannot be written, or a bucket.
     """
     if isinstance(place, Place):
         return place
@@ -708,14 +647,8 @@ def place_of(place: PlaceLike) -> Place:
 
 
 def local_path(path: PlaceLike, role: str) -> LocalPlace:
-    """Return the local path of a place, for a library or a system call that takes only local paths.
-
-    Args:
-        path: The place.
-        role: The thing at the place, for the message: "an HDF5 file".
-
-    Raises:
-        UnsupportedError: If it is an address.
+    """Return the local path of a place, for a library or a system call that takes only local paths. `role` is the thing
+    at the place, for the message: "an HDF5 file".
     """
     place = place_of(path)
     if not isinstance(place, LocalPlace):
@@ -724,15 +657,8 @@ def local_path(path: PlaceLike, role: str) -> LocalPlace:
 
 
 def refuse_address(path: str | os.PathLike[str], done: Literal["read", "written"]) -> None:
-    """Raise an error for an address, such as s3://BUCKET/KEY or https://HOST/PATH.
-
-    Args:
-        path: A path that exists is not an address, unless it is a destination. To write to a path of such a name, give
-            its absolute path.
-        done: What tokfmt does with the path.
-
-    Raises:
-        OptionError: If it is an address.
+    """Raise an error for an address, such as s3://BUCKET/KEY or https://HOST/PATH. A path that exists is not an
+    address, unless it is a destination; the absolute path of such a name can be written.
     """
     if _ADDRESS.match(os.fspath(path)) and not (done == "read" and os.path.lexists(path)):
         raise _refused(os.fspath(path), done)

@@ -89,19 +89,8 @@ finished: deque[PlaceLike] = deque(maxlen=1000)
 
 
 class Publisher(ABC):
-    """A context manager that builds a destination in a hidden directory. Without `publish`, it leaves no file behind.
-
-    Attributes:
-        destination: Path of the output, or the path that an output in a store has in the spool.
-        home: Path of the hidden directory.
-        path: Path at which the output is built. It has the name of the destination.
-        given: The destination as the user gave it, for messages.
-        scratch: A directory for intermediate files, removed at the end.
-        keep: Keep the hidden directory at the end. Needs `kept`, which sets it from the start.
-        readable: Permissions that a new output on this machine has at most: those of its sources.
-        removed: The unfinished work of an earlier run was removed.
-        is_checked: The caller has checked that the destination may be replaced. `appear` checks it again.
-        journal: The finished work of a run that may be continued.
+    """A context manager that builds a destination in a hidden directory. Without `publish`, it leaves no file
+    behind.
     """
 
     def __init__(
@@ -115,25 +104,27 @@ class Publisher(ABC):
         companions: Sequence[str] = (),
         spool: Path | None = None,
     ) -> None:
-        """Choose the hidden directory. Creates no file yet.
-
-        Args:
-            destination: The path beside which the output is built.
-            given: The destination for messages.
-            overwrite: Allow the replacement of an existing destination.
-            kept: The directory outlives its process: of a run that may be continued ("resume"), or of tasks ("tasks").
-            shared: Several processes work in the directory at the same time.
-            companions: Names of files that belong to the destination, and appear with it if they were built.
-            spool: The private directory that holds the hidden one, of a destination in a store. It is removed at the
-                end if it is empty.
+        """Choose the hidden directory. Creates no file yet. With `kept`, the directory outlives its process: of a run
+        that may be continued ("resume"), or of tasks ("tasks"). If it is shared, several processes work in it at the
+        same time. `companions` are names of files that belong to the destination, and appear with it if they were
+        built. `spool` is the private directory that holds the hidden one of a destination in a store; it is removed at
+        the end if it is empty.
         """
+        # destination: path of the output, or the path that an output in a store has in the spool
+        # given: for messages
         self.destination, self.given, self.overwrite, self.spool = destination, given, overwrite, spool
+        # readable: permissions that a new output has at most: those of its sources
         self.companions, self.readable = tuple(companions), ANYBODY
+        # keep: keep the hidden directory at the end; needs `kept`, which sets it from the start
+        # removed: unfinished work of an earlier run was removed
+        # journal: finished work of a run that may be continued
         self.keep, self.removed, self.journal = bool(kept), False, NullJournal()
         self.home = hidden_sibling(self.destination)
+        # path: where the output is built; it has the name of the destination
         self.path = self._built = self.home / "build" / self.destination.name
-        self.scratch = self.home / "scratch"
+        self.scratch = self.home / "scratch"  # for intermediate files, removed at the end
         self._kept, self._shared, self._lock, self._new = kept, shared, -1, False
+        # is_checked: caller has checked that the destination may be replaced. `appear` checks it again.
         self._published, self.is_checked = False, False
 
     def __enter__(self) -> Self:
@@ -162,13 +153,7 @@ class Publisher(ABC):
 
     @abstractmethod
     def check_replaceable(self) -> None:
-        """Raise an error for an existing destination that must not be replaced.
-
-        Raises:
-            DestinationExistsError: If `overwrite` is False.
-            ConversionError: If it is of a kind that is never replaced, or holds files that do not belong to the
-                dataset.
-        """
+        """Raise an error for an existing destination that must not be replaced."""
 
     @abstractmethod
     def prepare(self, beside: FilesBeside) -> FilesBeside:
@@ -180,11 +165,8 @@ class Publisher(ABC):
 
     @abstractmethod
     def accompany(self, drafts: FilesBeside, *, companions: bool) -> None:
-        """Make files beside the output visible, the last one last.
-
-        Args:
-            drafts: What `prepare` returned.
-            companions: Those that are part of the dataset, or else all others.
+        """Make files beside the output visible, the last one last. With `companions`, these are those that are part of
+        the dataset, or else all others.
         """
 
     def withdraw(self) -> None:
@@ -200,11 +182,7 @@ class Publisher(ABC):
         return self._published
 
     def disown(self) -> None:  # noqa: B027
-        """Regard what an earlier run has published as that of another request, which only `overwrite` replaces.
-
-        Raises:
-            DestinationExistsError: If `overwrite` is False.
-        """
+        """Regard what an earlier run has published as that of another request, which only `overwrite` replaces."""
 
     def _recall(self) -> None:  # noqa: B027
         """Take over what an earlier process has recorded in the hidden directory."""
@@ -297,16 +275,10 @@ class Publisher(ABC):
             error.add_note("Nothing was left behind")
 
     def publish(self, beside: FilesBeside = MappingProxyType({})) -> None:
-        """Flush the output to the disk and make it visible in one step, followed by the files beside it.
-
-        Args:
-            beside: Name of each small file beside the destination, with its content, a function that returns it once
-                the destination is there, the path where it was built in the hidden sibling, or None for a file that
-                must not exist. An older file is removed before the destination appears, so that it never describes
-                another destination.
-
-        Raises:
-            DestinationExistsError: If another process created the destination meanwhile, and `overwrite` is False.
+        """Flush the output to the disk and make it visible in one step, followed by the files beside it. `beside` has,
+        by name, the content of each small file, a function that returns it once the destination is there, the path
+        where it was built in the hidden sibling, or None for a file that must not exist. An older file is removed
+        before the destination appears, so that it never describes another destination.
         """
         publish_all({self: beside})
 
@@ -363,19 +335,9 @@ class LocalPublisher(Publisher):
         shared: bool = False,
         companions: Sequence[str] = (),
     ) -> None:
-        """Choose the hidden sibling of `destination`. Creates no file yet.
-
-        Args:
-            destination: The destination. Links are followed.
-            overwrite: Allow the replacement of an existing file or directory.
-            objection: Returns the reason not to replace an existing one. By default, directories are not replaced.
-            readable: As for `Publisher`. A replacement takes over the permissions of what it replaces.
-            kept: As for `Publisher`.
-            shared: As for `Publisher`.
-            companions: As for `Publisher`. If one was not built, an existing file of that name is removed.
-
-        Raises:
-            ConversionError: If the destination is a link that must not be followed.
+        """Choose the hidden sibling of `destination`, whose links are followed. Creates no file yet. By default,
+        directories are not replaced. A replacement takes over the permissions of what it replaces. If a companion was
+        not built, an existing file of that name is removed.
         """
         super().__init__(
             resolve_link(destination), destination, overwrite=overwrite, kept=kept, shared=shared, companions=companions
@@ -425,13 +387,8 @@ class LocalPublisher(Publisher):
                 os.unlink(self.home / name)
 
     def prepare(self, beside: FilesBeside) -> FilesBeside:
-        """Flush the output, and the files beside it, to the disk under hidden names.
-
-        Args:
-            beside: As for `publish`.
-
-        Returns:
-            The draft of each file beside the destination, companions first.
+        """Flush the output, and the files beside it, to the disk under hidden names. The result is the draft of each
+        file, companions first.
         """
         for name in self.companions:  # A killed run may have moved some to their final names.
             built, draft = self._built.with_name(name), self._draft_of(name)
@@ -454,10 +411,8 @@ class LocalPublisher(Publisher):
         return drafts
 
     def appear(self, beside: FilesBeside) -> None:
-        """Rename the output to its destination in one step. Does no work that takes time.
-
-        Args:
-            beside: Files beside it, of which older ones are moved away first.
+        """Rename the output to its destination in one step. Does no work that takes time. Older files beside it are
+        moved away first.
         """
         if self.published:
             return
@@ -482,11 +437,8 @@ class LocalPublisher(Publisher):
         self._published = True
 
     def accompany(self, drafts: FilesBeside, *, companions: bool) -> None:
-        """Move files beside the destination to their names.
-
-        Args:
-            drafts: The draft of each; see `prepare`.
-            companions: Move those that are part of the dataset, or else all others.
+        """Move files beside the destination to their names. With `companions`, these are those that are part of the
+        dataset, or else all others.
         """
         for name, draft in drafts.items():
             place = self.destination.with_name(name)
@@ -570,12 +522,6 @@ def publish_all(outputs: Mapping[Publisher, FilesBeside]) -> None:
 
     The renames follow each other directly. Companions follow when all destinations are there, and then the other files,
     the last of each last. If a step fails, or a signal comes, the steps before it are undone.
-
-    Args:
-        outputs: The files beside each destination; see `Publisher.publish`.
-
-    Raises:
-        ConversionError: If one cannot be published.
     """
     drafts = dict[Publisher, FilesBeside]()
     for publisher, beside in outputs.items():

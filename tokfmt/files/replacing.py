@@ -49,11 +49,6 @@ def resolve_link(path: PlaceLike) -> Place:
 
     A link is followed only if it belongs to the caller, root, or the owner of its directory. The kernel has the same
     rule for directories like /tmp (`protected_symlinks`).
-
-    Raises:
-        OptionError: If it is an address, such as s3://BUCKET/KEY.
-        ConversionError: If it is a loop of links, a link of another user, an open file of this process (/dev/stdout),
-            or a name that no file can have.
     """
     if isinstance(path, Place) and not path.is_local:
         return path
@@ -120,12 +115,7 @@ def begins_with(kind: str, *beginnings: bytes) -> Objection:
 
 
 def obstacle(path: Path, objection: Objection) -> str:
-    """Return the reason why a path cannot be replaced, such as "it is a FIFO"; "" if it can, or does not exist.
-
-    Args:
-        path: A destination; see `resolve_link`.
-        objection: The objection of the caller, if the file system allows the replacement.
-    """
+    """Return the reason why a path cannot be replaced, such as "it is a FIFO"; "" if it can, or does not exist."""
     try:
         mode = os.lstat(path).st_mode
     except OSError:

@@ -22,23 +22,14 @@ _SHOWN = 3
 
 
 class ShardSet(NamedTuple):
-    """The files of a directory whose names have one prefix and state one number of files.
+    """The files of a directory whose names have one prefix and state one number of files."""
 
-    Attributes:
-        name: The prefix without the character that separates it from the number, such as "train".
-        pattern: A shell pattern that matches the names.
-        total: The number of files that the names state.
-        files: The names, by number. Several names of one number are two uploads.
-        template: A name, with {} in the place of the number.
-        suffix: The end of the names, from their first dot behind the numbers.
-    """
-
-    name: str
-    pattern: str
-    total: int
-    files: dict[int, list[str]]
-    template: str
-    suffix: str
+    name: str  # the prefix without the character that separates it from the number, such as "train"
+    pattern: str  # shell pattern that matches the names
+    total: int  # number of files that the names state
+    files: dict[int, list[str]]  # by number; several names of one number are two uploads
+    template: str  # with {} in the place of the number
+    suffix: str  # end of the names, from their first dot behind the numbers
 
     @property
     def size(self) -> int:
@@ -99,11 +90,7 @@ def _numbered(name: str) -> tuple[tuple[str, ...], int | None]:
 
 
 def shard_problem(names: Iterable[str]) -> str:
-    """Describe two sets of one name, two files of one number, or a set with holes; "" if each set is complete.
-
-    Args:
-        names: The names in one directory.
-    """
+    """Describe two sets of one name, two files of one number, or a set with holes; "" if each set is complete."""
     sets, alike_of = shard_sets(names), dict[tuple[str, str], list[ShardSet]]()
     for one in sets:
         alike_of.setdefault((one.name, one.suffix), []).append(one)
@@ -125,19 +112,10 @@ def shard_problem(names: Iterable[str]) -> str:
 def refuse_incomplete(
     path: Place, names: Iterable[str], *, partial: bool = False, left_out: Collection[str] = ()
 ) -> str:
-    """Refuse a directory if the names of its files contradict each other; see `shard_problem`.
-
-    Args:
-        path: The directory.
-        names: The names of the files of its dataset in one directory.
-        partial: Accept holes. A second set is never accepted, as its documents are those of the first.
-        left_out: Names of sets that are not read, such as other splits.
-
-    Returns:
-        A sentence about the holes that `partial` accepted; "" if there is none.
-
-    Raises:
-        CorruptError: A file is missing, or a second set of files is there.
+    """Refuse a directory if the names of its files contradict each other; see `shard_problem`. The names are those in
+    one directory. With `partial`, holes are accepted. A second set is never accepted, as its documents are those of the
+    first. `left_out` are names of sets that are not read, such as other splits. The result is a sentence about the
+    holes; "" if there is none.
     """
     problem = shard_problem(name for name in names if not left_out or _set_of(name) not in left_out)
     holes = problem.startswith("lacks")
@@ -150,10 +128,8 @@ def refuse_incomplete(
 
 
 def notes_on_shards(paths: Sequence[Place]) -> Iterator[str]:
-    """Yield a note for each directory if the names of files that were given one by one contradict each other.
-
-    Args:
-        paths: The files, such as those that match a pattern. One file alone is what its reader wants to look at.
+    """Yield a note for each directory if the names of files that were given one by one contradict each other. One file
+    alone is what its reader wants to look at.
     """
     if len(paths) > 1:
         for directory, names in names_by_directory(paths).items():

@@ -28,12 +28,8 @@ def side_by_side(function: Callable[[S], T], items: Sequence[S], *, are_stored: 
     """Yield what a function returns for each item, in order. Local items are looked at one after the other.
 
     If it raises for several items, the error of the first one is raised. The calls see the context of the caller. Their
-    threads are daemons: Ctrl-C ends the wait, and not the calls.
-
-    Args:
-        function: Called once for each item; in threads if there are several and they are in a store.
-        items: The items, such as places.
-        are_stored: Whether the items are in a store (default: one of them is an address).
+    threads are daemons: Ctrl-C ends the wait, and not the calls. Items that are not in a store are known by
+    `are_stored` (default: one of them is an address).
     """
     if are_stored is None:
         are_stored = any(isinstance(item, Place) and not item.is_local for item in items)

@@ -27,15 +27,9 @@ Splits = Mapping[str, Sequence[Place]]
 
 
 def splits_of(directory: Place, files: Sequence[Place], *, titled: bool = False) -> Splits:
-    """Return the files or datasets of each split of a directory; empty if nothing states a split.
-
-    Args:
-        directory: The directory.
-        files: The files of its dataset, or the datasets below it.
-        titled: Files are named by what is in them, so that all must state a split if any does.
-
-    Raises:
-        FormatError: A split.yaml of energon cannot be read, or excludes samples.
+    """Return the files or datasets of each split of a directory; empty if nothing states a split. `files` are those of
+    its dataset, or the datasets below it. With `titled`, files are named by what is in them, so that all must state a
+    split if any does.
     """
     if any(file.relative(directory) is None or file.name in _STORE for file in files):
         return {}  # An index names files elsewhere, or a store of zarr names its arrays.
@@ -73,11 +67,7 @@ def stated_split(names: Sequence[str]) -> str:
 
 
 def chosen_split(directory: Place, splits: Splits, wanted: str | None) -> str:
-    """Return the split to read: the given one, else train, else the first.
-
-    Raises:
-        FormatError: There is no such split.
-    """
+    """Return the split to read: the given one, else train, else the first."""
     if wanted is not None and wanted not in splits:
         raise FormatError(directory, f"holds no split {printable(wanted)}", found=", ".join(splits))
     return wanted or (_USUAL if _USUAL in splits else next(iter(splits)))

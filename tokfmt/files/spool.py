@@ -64,11 +64,7 @@ class SmallObject(Publisher):
     """
 
     def __init__(self, url: Url, *, overwrite: bool, objection: Objection) -> None:
-        """Choose a hidden directory in the spool. Creates no file, and sends no request yet.
-
-        Raises:
-            OptionError: If the address cannot be written.
-        """
+        """Choose a hidden directory in the spool. Creates no file, and sends no request yet."""
         writable_store(url)
         self.url, self._objection, spool = url, objection, spool_of(url, None)
         super().__init__(LocalPlace(spool / url.name), url, overwrite=overwrite, spool=spool)
@@ -100,16 +96,8 @@ def staging_for(
     objection: Objection = no_directory,
     readable: int = ANYBODY,
 ) -> Publisher:
-    """Return the context in which a small output of one file is built: a page, an index, a picture.
-
-    Args:
-        destination: A path or an address.
-        overwrite: Allow the replacement of an existing one.
-        objection: Returns the reason not to replace an existing one.
-        readable: As for `LocalPublisher`.
-
-    Raises:
-        OptionError: If it is an address that cannot be written.
+    """Return the context in which a small output of one file is built: a page, an index, a picture. `objection` returns
+    the reason not to replace an existing one.
     """
     place = destination_of(destination)
     if not isinstance(place, Url):
@@ -123,17 +111,7 @@ def staging_for(
 
 
 def put_small(url: Url, content: bytes | Path, *, overwrite: bool = False) -> None:
-    """Write one object, such as a page or a list.
-
-    Args:
-        url: Its address.
-        content: Its content.
-        overwrite: Replace an existing object.
-
-    Raises:
-        DestinationExistsError: If it exists, and `overwrite` is False.
-        OutageError: If it cannot be written.
-    """
+    """Write one object, such as a page or a list."""
     store = writable_store(url)
     if not overwrite and store.identity(url.key) is not None:
         raise DestinationExistsError(url)
@@ -153,18 +131,7 @@ def minimum_requests(size: int) -> int:
 def publish_text(
     destination: PlaceLike, text: str, *, overwrite: bool = False, objection: Objection = no_directory
 ) -> None:
-    """Write a text file as a destination: complete, or not written, and with the same checks of what it replaces.
-
-    Args:
-        destination: A path or an address.
-        text: Its content, written as UTF-8.
-        overwrite: Allow the replacement of an existing file.
-        objection: Returns the reason not to replace an existing one.
-
-    Raises:
-        DestinationExistsError: If it exists, and `overwrite` is False.
-        ConversionError: If it cannot be written, or an existing path is of a kind that is never replaced.
-    """
+    """Write a text file as a destination: complete, or not written, and with the same checks of what it replaces."""
     with staging_for(destination, overwrite=overwrite, objection=objection) as staging:
         with writing(destination):
             staging.path.write_text(text, "utf-8")

@@ -55,13 +55,7 @@ class Status(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """An entry of a directory.
-
-    Attributes:
-        name: The name in the directory.
-        kind: Links are not followed.
-        identity: The identity of a file, if the listing states it; None if the file has to be asked.
-    """
+    """An entry of a directory."""
 
     name: str
     kind: Kind
@@ -69,15 +63,7 @@ class Entry(NamedTuple):
 
 
 class Neighbors(NamedTuple):
-    """The objects in a directory whose names begin with a stem, as one request lists them.
-
-    Attributes:
-        stem: The names of which something is known begin with it.
-        last: The last of these names that is known; None if all are.
-        entries: The entries, by name.
-        below: The entries of directories among them, and of directories below these, by the path from the directory of
-            the stem. Only directories that are listed completely are there.
-    """
+    """The objects in a directory whose names begin with a stem, as one request lists them."""
 
     stem: str
     last: str | None

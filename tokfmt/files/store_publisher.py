@@ -55,16 +55,11 @@ _MEANWHILE = "another writer has written it meanwhile"
 
 
 class Uploaded(NamedTuple):
-    """An object that this run, or the run that it continues, has written.
+    """An object that this run, or the run that it continues, has written."""
 
-    Attributes:
-        size, tag: The identity that the store states.
-        digest: XXH3-128 of its content, in hexadecimal; "" if it was not computed.
-    """
-
-    size: int
+    size: int  # that the store states
     tag: str
-    digest: str
+    digest: str  # XXH3-128 in hexadecimal; "" if it was not computed
 
     @property
     def identity(self) -> Identity:
@@ -105,19 +100,7 @@ class StoredKind(Protocol):
 
 
 class StorePublisher(Publisher):
-    """Build a destination of a store in the spool, and upload it. Without `publish`, it leaves no object behind.
-
-    Attributes:
-        url: The destination.
-        store: Its store.
-        claim: The claim of this run.
-        continues: The claim in the store is of the run that this one continues.
-        files: The size and the checksum of each file of the dataset, by its path below the directory of the dataset.
-            A file that was uploaded when it was complete is not in the spool any more.
-        uploaded: What was uploaded, by key.
-        unanswered: What was sent and not answered, by key: it may be there.
-        advance: Receives the bytes that are uploaded of `files`.
-    """
+    """Build a destination of a store in the spool, and upload it. Without `publish`, it leaves no object behind."""
 
     def __init__(
         self,
@@ -131,30 +114,18 @@ class StorePublisher(Publisher):
         companions: Sequence[str] = (),
         note: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Choose a hidden directory in the spool. Creates no file, and sends no request yet.
-
-        Args:
-            url: The destination.
-            kind: The format that is written.
-            spool: Directory of spools.
-            overwrite: Allow the replacement of an existing dataset.
-            kept: As for `Publisher`.
-            shared: As for `Publisher`.
-            companions: As for `Publisher`.
-            note: Receives notes.
-
-        Raises:
-            OptionError: If the address cannot be written.
-        """
+        """Choose a hidden directory in the spool. Creates no file, and sends no request yet."""
         self.url, self.store, home = url, writable_store(url), spool_of(url, spool)
+        # continues: the claim in the store is of the run that this one continues
         self.of_tasks, self.continues, self._kind, self._note = kept == "tasks", False, kind, note
         run = run_of_tasks(url) if self.of_tasks else os.urandom(8).hex()
         self.claim = Claim(self.store, url, run, kind.name)
+        # size and checksum of each file, by its path below the dataset; an uploaded file is not in the spool any more
         self.files: Mapping[str, tuple[int, str]] = {}
-        self.uploaded: dict[str, Uploaded] = {}
-        self.unanswered: dict[str, bytes | Path] = {}
+        self.uploaded: dict[str, Uploaded] = {}  # by key
+        self.unanswered: dict[str, bytes | Path] = {}  # what was sent and not answered, by key: it may be there
         self._is_clean = True
-        self.advance: Callable[[int], None] = lambda _: None
+        self.advance: Callable[[int], None] = lambda _: None  # receives the bytes that are uploaded of `files`
         self._old, self._old_is_gone = list[str](), False
         self._taken, self._taken_bytes = list[Path](), 0
         super().__init__(
@@ -217,11 +188,7 @@ class StorePublisher(Publisher):
                     raise self._not_replaced(why)
 
     def disown(self) -> None:
-        """Delete what an earlier request of the same run has uploaded, unless its dataset is complete.
-
-        Raises:
-            DestinationExistsError: If it is complete, and `overwrite` is False.
-        """
+        """Delete what an earlier request of the same run has uploaded, unless its dataset is complete."""
         if self.overwrite:  # `prepare` removes it.
             return
         manifest, *_ = self._kind.beside(self.url)
@@ -308,12 +275,7 @@ class StorePublisher(Publisher):
         return bool(self.journal.done(_EARLY))
 
     def take(self, files: Sequence[Path]) -> None:
-        """Upload complete files, whose checksums are computed before.
-
-        Raises:
-            ConversionError: If another run has taken over the destination.
-            OutageError: If one cannot be uploaded.
-        """
+        """Upload complete files, whose checksums are computed before."""
         self.claim.check()
         self.journal.add(_EARLY, 0, True)
         self._upload({file.relative_to(self.path.parent).as_posix(): self._kind.measured(file) for file in files})
@@ -330,11 +292,7 @@ class StorePublisher(Publisher):
         self._taken, self._taken_bytes = [], 0
 
     def recall(self) -> None:
-        """Take over the objects that an earlier run has uploaded, if they are still as it left them.
-
-        Raises:
-            ConversionError: If one has changed whose file is not in the spool any more.
-        """
+        """Take over the objects that an earlier run has uploaded, if they are still as it left them."""
         stated = {key: Uploaded(*facts) for key, *facts in self.journal.done(OBJECT).values()}
         there = self._stated(stated)
         for key, stored_object in stated.items():
@@ -404,12 +362,7 @@ class StorePublisher(Publisher):
         self.advance(size)
 
     def _put(self, name: str, content: bytes | Path | None, digest: str = "") -> None:
-        """Upload one object if none is there, or keep that of the run that is continued; nothing if there is none.
-
-        Raises:
-            DestinationExistsError: If another writer has written an object of that name meanwhile.
-            OutageError: If it cannot be written.
-        """
+        """Upload one object if none is there, or keep that of the run that is continued; nothing if there is none."""
         url = self.url.parent / name
         if content is None or url.key in self.uploaded:
             return

@@ -27,24 +27,16 @@ _ROWS = 1 << 12  # samples per window of a source that is a recipe, because each
 
 @dataclass(slots=True)
 class Amount:
-    """The contribution of a source.
+    """The contribution of a source."""
 
-    Attributes:
-        tokens: The number of tokens in the result. For samples, all positions except padding, separators included.
-        passes: The mean number of times that a sequence of the source is in the result, over the sequences that its
-            filters and its quota take. For samples: `tokens` over the positions of the source in the samples of one
-            pass.
-        cut: The number of its sequences in the result that samples cut, each counted once. None for documents, which
-            are not cut, and if cuts are not counted.
-        documents: The number of documents in the result; 0 for samples, which hold parts of documents.
-        inner: The contributions of the sources of a source that is a recipe; empty for a dataset.
-    """
-
-    tokens: int = 0
+    tokens: int = 0  # in the result; for samples, all positions except padding, separators included
+    # how often a sequence that filters and quota take is in the result, on average; for samples, `tokens` over the
+    # positions of the source in the samples of one pass
     passes: float = 0.0
+    # sequences in the result that samples cut, each counted once; None for documents, and if cuts are not counted
     cut: int | None = None
-    documents: int = 0
-    inner: list[Amount] = field(default_factory=list)
+    documents: int = 0  # in the result; 0 for samples, which hold parts of documents
+    inner: list[Amount] = field(default_factory=list)  # of the sources of a source that is a recipe
 
     def add(self, other: Amount) -> None:
         """Add another contribution of the same source; `cut` and `documents` stay unchanged."""
@@ -58,13 +50,8 @@ class Amount:
 def amounts_of(
     view: Samples | Documents, first: int = 0, last: int | None = None, *, cut: bool = False
 ) -> list[Amount]:
-    """Return the contribution of each source to the samples or documents `first <= k < last`.
-
-    Args:
-        view: The opened recipe.
-        first: The first sample or document.
-        last: The end of the range; None for the end of the recipe.
-        cut: Count the sequences that samples cut. This takes a walk over all sequences.
+    """Return the contribution of each source to the samples or documents `first <= k < last`. With `cut`, the sequences
+    that samples cut are counted, by a walk over all sequences.
     """
     last = view.info.sequences if last is None else last
     return _of_samples(view, first, last, cut=cut) if isinstance(view, Samples) else _of_documents(view, first, last)
@@ -86,13 +73,7 @@ class _Tally:
         self.inner = {k: _Tally(reader) for k, reader in enumerate(readers) if isinstance(reader, (Documents, Samples))}
 
     def add(self, source: Numbers, numbers: Numbers, tokens: Numbers) -> None:
-        """Count sequences that contribute tokens.
-
-        Args:
-            source: int64[n], the source of each sequence.
-            numbers: int64[n], its number in the source.
-            tokens: int64[n], the number of tokens that it contributes; sequences with 0 do not count.
-        """
+        """Count sequences that contribute tokens. Sequences that contribute 0 tokens do not count."""
         count, contributing = len(self.tokens), np.flatnonzero(tokens)
         self.sequences += np.bincount(source[contributing], minlength=count)
         self.tokens += np.bincount(source, tokens, count).astype(np.int64)

@@ -81,12 +81,7 @@ Parts = Callable[[], Iterator[Sequence[NDArray[Any]]]]
 
 
 def directory() -> Path:
-    """Return the directory of the cache, and create it if it does not exist.
-
-    Raises:
-        OSError: If the directory cannot be created.
-        TokfmtError: If it belongs to another user.
-    """
+    """Return the directory of the cache, and create it if it does not exist."""
     place = _place()
     place.parent.mkdir(parents=True, exist_ok=True)
     make_private(place, taken_over=True)
@@ -119,15 +114,9 @@ def _note(error: OSError | TokfmtError, unkept: Unkept | None) -> None:
 def columns(
     key: str, size_bytes: int, names: Sequence[str], parts: Parts, unkept: Unkept | None = None, *, keep: bool = False
 ) -> list[Column]:
-    """Return arrays from the cache, or compute them and keep them there.
-
-    Args:
-        key: The key, from `key_of`.
-        size_bytes: An upper bound of the size of all arrays in bytes; small arrays are not kept.
-        names: The name of each array.
-        parts: Computes the arrays in parts.
-        unkept: Receives a note if they cannot be kept; None: there is none.
-        keep: Keep small arrays as well.
+    """Return arrays from the cache, or compute them and keep them there. `size_bytes` is an upper bound of the size of
+    all arrays; small arrays are not kept, unless `keep`. `parts` computes them in parts. `unkept` receives a note if
+    they cannot be kept.
     """
     if size_bytes > SMALL or keep:
         try:
@@ -145,16 +134,8 @@ def has_room(size_bytes: int) -> bool:
 
 
 def copied_tokens(key: str, dtype: np.dtype[Any], parts: Parts | None, unkept: Unkept | None = None) -> Column | None:
-    """Return a copy of tokens from the cache, or make it.
-
-    Args:
-        key: The key, from `key_of`.
-        dtype: uint16 or uint32; uint8 for their marks.
-        parts: Yields the tokens in parts. None only looks for a copy.
-        unkept: As for `columns`.
-
-    Returns:
-        The mapped tokens; None if there is no copy, and `parts` is None or the cache cannot be written to.
+    """Return a copy of tokens from the cache, or make it. The dtype is uint16 or uint32, and uint8 for marks. None if
+    there is no copy, and `parts` is None or the cache cannot be written to.
     """
     name = f"{key}-tokens.u{8 * dtype.itemsize}"
     try:
@@ -208,11 +189,7 @@ def _kept(names: Sequence[str], parts: Parts) -> list[Path]:
 
 
 def _make(key: str, paths: Sequence[Path], parts: Parts) -> None:
-    """Compute arrays, or wait until another process has computed them.
-
-    Raises:
-        OutageError: If the other process takes more than ten minutes.
-    """
+    """Compute arrays, or wait until another process has computed them. A wait of more than ten minutes is an error."""
     home = paths[0].parent
     lock = take_lock(home / f"{key}.lock", patience=_PATIENCE)
     if lock < 0:

@@ -111,13 +111,8 @@ def leaves_of(source: TokenSource) -> tuple[Sequence[TokenReader], int]:
 def recalled_source(
     key: str, name: str, request: SourceRequest, select: str | None
 ) -> tuple[TokenSource, Opened] | None:
-    """Return a source from the cache; None if there is no entry, or if a file has changed since.
-
-    Args:
-        key: The key of the paths and options of the source, from `mix.cache.key_of`.
-        name: The name of the source in the recipe.
-        request: The paths and options to open it with later.
-        select: The selected sequences `A:B`; None for all.
+    """Return a source from the cache, which `request` opens later; None if there is no entry, or if a file has changed
+    since.
     """
     try:
         cached = recalled(key)

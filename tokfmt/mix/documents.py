@@ -58,17 +58,11 @@ _LARGE = 1 << 22  # tokens; a smaller part of the axis is not copied, as readers
 
 
 class Vocabulary(NamedTuple):
-    """The tokenizer that made the IDs of all sources.
-
-    Attributes:
-        name: The name of the tokenizer.
-        ids: The IDs that it has.
-        made: The description of the tokenizer in manifests; its digest is a string.
-    """
+    """The tokenizer that made the IDs of all sources."""
 
     name: str
-    ids: TokenizerIds
-    made: Mapping[str, Any]
+    ids: TokenizerIds  # the IDs that it has
+    made: Mapping[str, Any]  # the description of the tokenizer in manifests; its digest is a string
 
 
 class TextPart(NamedTuple):
@@ -82,47 +76,27 @@ class TextPart(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenSource:
-    """An opened source of a recipe.
+    """An opened source of a recipe."""
 
-    Attributes:
-        name: The name in the recipe.
-        paths: The files or directories.
-        format: The name of the format.
-        reader: The sequences without separators; the stored samples if `pack` is "stored".
-        eos_id: The separator that the source stores or states; None without one.
-        state: Sizes, times and inodes of its files, and how they are read. Arrays in the cache depend on it.
-        facts: Format, options, sizes and counts, by name. The order of samples depends on them.
-        notes: Sentences on what tokfmt inferred, and on defects.
-        kept: True if the source takes long to open, so that arrays of it are kept in the cache.
-        drawn: The numbers in the source of the sequences of `reader`, if a quota chose them; else None.
-        whole: The reader of all sequences of IDs, if a quota chose some of them; else None.
-        files: The files of a source of text, in order.
-        checksums: The checksum that each of its manifests states; None for one that is missing.
-        seen: The identity of each of its files when it was opened.
-        decoded: True if tokens are decoded in blocks, so that reads in another order than that of the files take long.
-        masked: True if its tokens have loss masks that are not plain, which its reader returns as marks.
-        removed: The separators that its data has, and that its reader leaves out; empty if it leaves out none.
-        leads: The leads that its reader leaves out.
-    """
-
-    name: str
+    name: str  # in the recipe
     paths: tuple[Place, ...]
     format: str
-    reader: TokenReader
-    eos_id: int | None
-    state: Any
-    facts: Mapping[str, Any]
+    reader: TokenReader  # sequences without separators; the stored samples if `pack` is "stored"
+    eos_id: int | None  # that the source stores or states
+    state: Any  # sizes, times and inodes of its files, and how they are read; arrays in the cache depend on it
+    facts: Mapping[str, Any]  # format, options, sizes and counts, by name; the order of samples depends on them
     notes: tuple[str, ...] = ()
-    kept: bool = False
-    drawn: Column | None = None
-    whole: TokenReader | None = None
-    files: tuple[TextPart, ...] = ()
-    checksums: tuple[str | None, ...] = ()
-    seen: Mapping[Place, Identity] = field(default_factory=dict)
+    kept: bool = False  # the source takes long to open, so that arrays of it are kept in the cache
+    drawn: Column | None = None  # numbers in the source of the sequences of `reader`, if a quota chose them
+    whole: TokenReader | None = None  # of all sequences of IDs, if a quota chose some of them
+    files: tuple[TextPart, ...] = ()  # of a source of text, in order
+    checksums: tuple[str | None, ...] = ()  # that each of its manifests states
+    seen: Mapping[Place, Identity] = field(default_factory=dict)  # of each of its files when it was opened
+    # tokens are decoded in blocks, so that reads in another order than that of the files take long
     decoded: bool = False
-    masked: bool = False
-    removed: tuple[int, ...] = ()
-    leads: tuple[int, ...] = ()
+    masked: bool = False  # its tokens have loss masks that are not plain, which its reader returns as marks
+    removed: tuple[int, ...] = ()  # separators that its data has, and that its reader leaves out
+    leads: tuple[int, ...] = ()  # that its reader leaves out
 
     @property
     def info(self) -> Info:
@@ -156,12 +130,8 @@ class TokenSource:
 
 
 def numbered(sources: Sequence[TokenSource], source: Numbers, sequences: Numbers) -> Numbers:
-    """Return the numbers in their sources of sequences of readers.
-
-    Args:
-        sources: The sources.
-        source: int64[n], the index of the source of each sequence.
-        sequences: int64[n], the number of each sequence in `sources[source[i]].reader`.
+    """Return the numbers in their sources of sequences of readers. `source` and `sequences`, the number of each
+    sequence in `sources[source[i]].reader`, are int64[n].
     """
     numbers = sequences.copy()
     for k in np.unique(source).tolist():
@@ -186,14 +156,9 @@ class Span(NamedTuple):
 
 
 class SpanTable(NamedTuple):
-    """Spans as columns, int64[n] each.
+    """Spans as columns, int64[n] each."""
 
-    Attributes:
-        row: The index of the requested sample or interval that each span belongs to, ascending.
-        source, sequence, start, stop: As for `Span`.
-    """
-
-    row: Numbers
+    row: Numbers  # index of the requested sample or interval that each span belongs to, ascending
     source: Numbers
     sequence: Numbers
     start: Numbers
@@ -208,17 +173,11 @@ class SpanTable(NamedTuple):
 
 
 class _Stored(NamedTuple):
-    """A part of the axis that is stored in a file as the axis has it.
-
-    Attributes:
-        file: The file.
-        at: The byte offset of the first token.
-        dtype: The stored dtype.
-    """
+    """A part of the axis that is stored in a file as the axis has it."""
 
     file: File
-    at: int
-    dtype: np.dtype[Any]
+    at: int  # byte offset of the first token
+    dtype: np.dtype[Any]  # stored dtype
 
     def read(self, start: int, stop: int, out: NDArray[Any]) -> None:
         """Read positions `start <= p < stop` of the part into an array of that length."""
@@ -240,23 +199,14 @@ class _Copied(NamedTuple):
 
 
 class Slow(NamedTuple):
-    """A part of the axis that takes long to read in another order, because its tokens are decoded in blocks.
-
-    Attributes:
-        source: The source.
-        part: The index of the part on the axis.
-        key: The cache key of a copy of its tokens.
-        dtype: The dtype of a copy.
-        tokens: The length of the part.
-        marks: The cache key of a copy of its marks; "" if the source has none.
-    """
+    """A part of the axis that takes long to read in another order, because its tokens are decoded in blocks."""
 
     source: TokenSource
-    part: int
-    key: str
-    dtype: np.dtype[Any]
-    tokens: int
-    marks: str = ""
+    part: int  # on the axis
+    key: str  # cache key of a copy of its tokens
+    dtype: np.dtype[Any]  # of a copy
+    tokens: int  # of the part
+    marks: str = ""  # cache key of a copy of its marks; "" if the source has none
 
     @property
     def size_bytes(self) -> int:
@@ -288,21 +238,13 @@ def _from_json(value: Any) -> StoredParts | None:
 
 
 class _Made(NamedTuple):
-    """A part of the axis that is read by a reader, and whose separators are inserted.
-
-    Attributes:
-        reader: The reader of the part.
-        eos_id: The separator; None without one.
-        starts: The positions on the axis at which sequences begin.
-        first: The first sequence of the part on the axis.
-        begin: The position on the axis at which the part begins.
-    """
+    """A part of the axis that is read by a reader, and whose separators are inserted."""
 
     reader: TokenReader
     eos_id: int | None
-    starts: Column
-    first: int
-    begin: int
+    starts: Column  # on the axis, of sequences
+    first: int  # on the axis, of the sequences of the part
+    begin: int  # where the part begins on the axis
 
     def read(self, start: int, stop: int, out: NDArray[Any]) -> None:
         """Read positions `start <= p < stop` of the part into an array of that length."""
@@ -346,21 +288,7 @@ class _Marked(NamedTuple):
 
 
 class Axis:
-    """The joined axis of a list of sources. It is picklable, and threads may share it.
-
-    Attributes:
-        sources: The sources, in order.
-        numbers: The number of each source in the recipe.
-        eos_id: The separator after each sequence; None without one.
-        width: The length of stored samples, which need no table of starts; 0 for sequences.
-        tokens: The length of the axis, separators included.
-        sequences: The number of sequences on the axis.
-        empty: The number of empty sequences, which are not on the axis.
-        dtype: A dtype that holds every ID.
-        masked: True if a source has loss masks.
-        slow: The parts that take long to read in another order, if samples are shuffled.
-        unkept: Notes on what the cache does not keep; None: there are none.
-    """
+    """The joined axis of a list of sources. It is picklable, and threads may share it."""
 
     def __init__(
         self,
@@ -373,33 +301,30 @@ class Axis:
         shuffled: bool = False,
         unkept: Unkept | None = None,
     ) -> None:
-        """Compute the starts of sequences from the indexes of the sources.
-
-        Args:
-            sources: The sources.
-            numbers: The number of each source in the recipe.
-            eos_id: The separator to insert after every sequence; None for none.
-            key: The cache key of arrays that depend on these sources.
-            width: The length of stored samples; 0 for sequences.
-            shuffled: Samples are read in another order than that of the axis.
-            unkept: Receives notes on what the cache does not keep.
+        """Compute the starts of sequences from the indexes of the sources. `key` is the cache key of arrays that depend
+        on them. If it is shuffled, samples are read in another order than that of the axis.
         """
-        self.unkept = unkept
+        self.unkept = unkept  # notes on what the cache does not keep
+        # numbers: of each source in the recipe
+        # eos_id: after each sequence
+        # width: of stored samples, which need no table of starts; 0 for sequences
         self.sources, self.numbers, self.eos_id, self.width = list(sources), list(numbers), eos_id, width
         counts = [source.info.sequences for source in self.sources]
         self.firsts = offsets_of(counts)  # of all sequences
         self.starts, self._numbers, ends = self._starts_and_ends(key)
         self.sequences_before, self.begins = [0, *ends.array[::2].tolist()], [0, *ends.array[1::2].tolist()]
+        # tokens: of the axis, separators included
         self.tokens, self.sequences = self.begins[-1], self.sequences_before[-1]
-        self.empty = int(self.firsts[-1]) - self.sequences
+        self.empty = int(self.firsts[-1]) - self.sequences  # sequences that are empty, which are not on the axis
         self.dtype = np.result_type(
             U16 if eos_id is None else smallest(eos_id), *(source.info.dtype for source in self.sources)
-        )
+        )  # holds every ID
         for source in self.sources:
             top = source.info.max_id
             if top is not None and top > INT32_MAX:
                 raise TokenRangeError(str(source.paths[0]), top, INT32_MAX, 0)
         self._find_parts(key)
+        # parts that take long to read in another order, if samples are shuffled
         self.slow = self._slow_parts(key) if shuffled else []
 
     def _starts_and_ends(self, key: str) -> tuple[Column, Column, Column]:
@@ -620,16 +545,7 @@ def with_quota(file: RecipeFile, number: int, source: TokenSource, quota: int) -
     """Return a source with the documents that fill a quota of tokens, in the order of the source.
 
     Documents are drawn in an order that depends only on the seed and their numbers, up to the first that exceeds the
-    quota.
-
-    Args:
-        file: The recipe.
-        number: The number of the source in the recipe.
-        source: The opened source.
-        quota: The quota in tokens, without separators.
-
-    Raises:
-        ShortfallError: If the allowed passes over the source have fewer tokens. The error states the difference.
+    quota. The quota is in tokens, without separators.
     """
     reader, info = source.reader, source.info
     whole, rest = passes_in_quota(file, number, source.name, info.tokens, quota)
@@ -661,13 +577,6 @@ class Documents(TokenReader):
     """The reader of a recipe without `seq_len`: the documents of its sources, or those drawn by quotas, in order.
 
     It is picklable, and threads may share it.
-
-    Attributes:
-        file: The recipe.
-        sources: The opened sources in order, with their quotas drawn.
-        eos_id: The separator of all sources; None without one.
-        vocabulary: The tokenizer of all sources; None if unknown.
-        info: The facts of the documents.
     """
 
     def __init__(
@@ -679,6 +588,9 @@ class Documents(TokenReader):
         made_by: Mapping[str, Any] | None = None,
         unkept: Unkept | None = None,
     ) -> None:
+        # sources: in order, with their quotas drawn
+        # eos_id: of all sources
+        # vocabulary: of all sources; None if unknown
         self.file, self.sources, self.eos_id, self.vocabulary = file, tuple(sources), eos_id, vocabulary
         self._members = [
             k
@@ -730,11 +642,7 @@ class Documents(TokenReader):
         yield none, np.array([position], np.int64), none
 
     def _within(self, count: int, budget: int) -> tuple[int, int, tuple[str, ...]]:
-        """Return the number of sequences and of tokens within a budget, and notes.
-
-        Raises:
-            ShortfallError: If the sources have fewer tokens, or the first sequence alone exceeds the budget.
-        """
+        """Return the number of sequences and of tokens within a budget, and notes."""
         total = int(self._offset(count))
         if budget > total:
             raise ShortfallError(
@@ -801,11 +709,7 @@ class Documents(TokenReader):
         return out
 
     def spans(self, sequence: int) -> list[Span]:
-        """Return the span of a document: its source and its number there.
-
-        Raises:
-            IndexError: If there is no such document.
-        """
+        """Return the span of a document: its source and its number there."""
         start, stop = self.offsets(sequence, sequence + 1).tolist()
         (source,), (number,) = self.origins(np.array([sequence]))
         return [Span(int(source), int(number), 0, stop - start)]
@@ -896,18 +800,7 @@ def quota_of(file: RecipeFile, number: int) -> int | None:
 
 
 def passes_in_quota(file: RecipeFile, number: int, name: str, tokens: int, quota: int) -> tuple[int, int]:
-    """Return the number of complete passes over a source in a quota, and the number of tokens that remain to draw.
-
-    Args:
-        file: The recipe.
-        number: The number of the source in the recipe.
-        name: The name of the source.
-        tokens: The number of tokens of the source.
-        quota: The quota in tokens.
-
-    Raises:
-        ShortfallError: If the allowed passes over the source have fewer tokens. The error states the difference.
-    """
+    """Return the number of complete passes over a source in a quota, and the number of tokens that remain to draw."""
     most = file.cap(number)
     if quota > tokens * most:
         times = "once" if most == 1 else f"{most:,} times"
@@ -920,17 +813,8 @@ def passes_in_quota(file: RecipeFile, number: int, name: str, tokens: int, quota
 
 
 def notes_on_quota(file: RecipeFile, name: str | None, quota: int, taken: int, beyond: int | None) -> tuple[str, ...]:
-    """Return a note if complete documents miss a quota by more than 1 %.
-
-    Args:
-        file: The recipe.
-        name: The name of the source; None for the budget of all sources.
-        quota: The quota in tokens.
-        taken: The number of tokens that were drawn.
-        beyond: The length of the document that would exceed the quota; None without one.
-
-    Raises:
-        ShortfallError: If that document is the first, so that nothing would be drawn.
+    """Return a note if complete documents miss a quota by more than 1 %. Without `name`, the quota is the budget of all
+    sources. `taken` tokens were drawn, and `beyond` is the length of the document that would exceed the quota.
     """
     if beyond is None or taken > quota - -(-quota // 100):
         return ()

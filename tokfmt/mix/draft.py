@@ -24,20 +24,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextSource:
-    """A source of a recipe that holds text.
+    """A source of a recipe that holds text."""
 
-    Attributes:
-        entry: The table of the source in the recipe.
-        parts: The opened datasets of its paths, in order; their records are numbered through.
-        filters: Name and thresholds of each filter.
-        eos_id: As in `mix.documents.TokenSource`.
-        state: As in `mix.documents.TokenSource`.
-        facts: As in `mix.documents.TokenSource`.
-    """
-
-    entry: SourceEntry
-    parts: tuple[Opened, ...]
-    filters: tuple[tuple[str, FilterRules], ...]
+    entry: SourceEntry  # its table in the recipe
+    parts: tuple[Opened, ...]  # of its paths, in order; their records are numbered through
+    filters: tuple[tuple[str, FilterRules], ...]  # of each filter: name and thresholds
     eos_id: int | None
     state: Any
     facts: Any
@@ -119,14 +110,6 @@ class TextRecipe(RecordReader):
     """A recipe of text, or with `dedup`, which has to be stored before its sequences or samples can be read. Picklable.
 
     Reading a record is an error.
-
-    Attributes:
-        file: The recipe as written.
-        sources: The opened sources, in order.
-        tokenizer: The tokenizer that the recipe names for its texts; None if it holds token IDs.
-        made_by: The tokenizer that is known to have made or to make all IDs, as manifests describe it; else None.
-        eos_id: The separator that its sources agree on.
-        lost: See `records.RecordInfo`; set when it is assembled.
     """
 
     def __init__(
@@ -136,7 +119,12 @@ class TextRecipe(RecordReader):
         tokenizer: TokenizerHandle | None,
         made_by: Mapping[str, Any] | None = None,
     ) -> None:
+        # file: as written
+        # tokenizer: that the recipe names for its texts; None if it holds token IDs
+        # made_by: the tokenizer that is known to have made or to make all IDs, as manifests describe it
         self.file, self.sources, self.tokenizer, self.made_by = file, tuple(sources), tokenizer, made_by
+        # eos_id: that its sources agree on
+        # lost: see `records.RecordInfo`; set when it is assembled
         self.eos_id, self.lost = separator_of(file, sources), tuple[Loss, ...]()
         self._readers = [reader for source in self.of_text for reader in source.readers]
 

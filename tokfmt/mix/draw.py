@@ -30,25 +30,17 @@ _AT_ONCE = 1 << 20  # records that are drawn at a time
 
 @dataclass(slots=True)
 class Tally:
-    """The counts of the documents of a source that were drawn.
+    """The counts of the documents of a source that were drawn."""
 
-    Attributes:
-        documents: Documents that were drawn before the quota was full.
-        chars: Characters of these documents.
-        rejected: Number of documents and characters that break each rule, by the number of the rule.
-        duplicates: Number of documents that equal a kept one, by the number of the source of the kept one.
-        kept: Documents that are kept.
-        tokens: Tokens of the kept documents, without separators.
-        beyond: Tokens of the first document that exceeds the quota; None if no document does.
-    """
-
-    documents: int = 0
-    chars: int = 0
+    documents: int = 0  # drawn before the quota was full
+    chars: int = 0  # of these documents
+    # documents and characters that break each rule, by its number
     rejected: dict[int, tuple[int, int]] = field(default_factory=dict)
+    # documents that equal a kept one, by the number of the source of that
     duplicates: Counter[int] = field(default_factory=Counter)
-    kept: int = 0
-    tokens: int = 0
-    beyond: int | None = None
+    kept: int = 0  # documents that are kept
+    tokens: int = 0  # of the kept documents, without separators
+    beyond: int | None = None  # tokens of the first document that exceeds the quota
 
 
 class Kept:
@@ -58,12 +50,8 @@ class Kept:
     """
 
     def __init__(self, home: Path, limit_bytes: int, *, numbered: bool = False) -> None:
-        """Begin without documents.
-
-        Args:
-            home: A directory for the files beyond the limit.
-            limit_bytes: Maximum size of the runs in memory.
-            numbered: Store the record of each document too, in 8 more bytes; see `records`.
+        """Begin without documents. Beyond `limit_bytes` of runs in memory, files are in `home`. If `numbered`, the
+        record of each document is stored too, in 8 more bytes.
         """
         self._home, self._limit_bytes, self._kind = home, limit_bytes, _NUMBERED if numbered else _HASH
         self._runs: list[NDArray[np.void]] = []
@@ -129,19 +117,12 @@ _NUMBERED = np.dtype([*_HASH.descr, ("record", "<i8")])
 
 
 class Drawing(NamedTuple):
-    """The documents that were drawn from a source.
+    """The documents that were drawn from a source."""
 
-    Attributes:
-        chosen: Whether each record is kept, bool[records].
-        looked: Whether each record was drawn before the quota was full, bool[records].
-        tally: The counts of these documents.
-        short: A record was drawn that `QuotaBudget` had skipped, so the source has to be read again.
-    """
-
-    chosen: NDArray[np.bool_]
-    looked: NDArray[np.bool_]
+    chosen: NDArray[np.bool_]  # bool[records], whether each is kept
+    looked: NDArray[np.bool_]  # bool[records], whether each was drawn before the quota was full
     tally: Tally
-    short: bool = False
+    short: bool = False  # a record was drawn that `QuotaBudget` had skipped, so the source has to be read again
 
 
 def in_order(seed: int, count: int, at_once: int = _AT_ONCE) -> Iterator[NDArray[np.int64]]:
@@ -170,16 +151,10 @@ def draw(
     duplicates: Kept | None,
     records: NDArray[np.int64] | None = None,
 ) -> Drawing:
-    """Draw documents of a source.
-
-    Args:
-        entries: The facts on each record, ENTRY[records]; may be mapped.
-        order: The indices of entries as they are drawn, some at a time; see `in_order`.
-        quota: Maximum number of tokens; None for all documents.
-        source: The number of the source in the recipe.
-        duplicates: The documents that were kept so far; those that are kept here are added. None to
-            keep equal documents.
-        records: The number of each entry's record in the source; None if it is the index of the entry.
+    """Draw documents of a source. The entries are ENTRY[records], and may be mapped. `order` has the indices of entries
+    as they are drawn, some at a time. `duplicates` are the documents that were kept so far, to which those that are
+    kept here are added; None keeps equal documents. `records` is the number of each entry's record in the source; None
+    if it is the index of the entry.
     """
     chosen, looked, tally = np.zeros(len(entries), np.bool_), np.zeros(len(entries), np.bool_), Tally()
     plain = entries.view(f"V{entries.itemsize}")  # numpy gathers opaque items faster than fields

@@ -35,11 +35,7 @@ PackedSample = tuple[Packing, int]
 
 
 def check_fields(names: Iterable[str]) -> tuple[str, ...]:
-    """Return names of fields as a tuple.
-
-    Raises:
-        OptionError: If a name is unknown. The error proposes the nearest one.
-    """
+    """Return names of fields as a tuple."""
     fields = (names,) if isinstance(names, str) else tuple(names)
     for name in fields:
         if name not in FIELDS:
@@ -49,25 +45,19 @@ def check_fields(names: Iterable[str]) -> tuple[str, ...]:
 
 
 class Grid:
-    """The tokens of some samples, one row per sample.
-
-    Attributes:
-        samples: The packing and the number of each sample.
-        tokens: [n, width + 1], the tokens, with one more if the last label is read; padding elsewhere.
-        filled: The number of positions of each row before its padding.
-        runs: The runs of each sample.
-        marks: uint8[n, width + 1], 1 where a token counts as a target; None if no source has loss masks, and for stored
-            samples.
-    """
+    """The tokens of some samples, one row per sample."""
 
     def __init__(self, samples: Sequence[PackedSample], recipe: RecipeFile, pad: int, dtype: np.dtype[Any]) -> None:
         """Read samples; if all files have one dtype, `dtype` is it, so that no token is converted."""
+        # samples: the packing and the number of each
         self.samples, self.recipe, self.width, self.pad = samples, recipe, recipe.seq_len or 1, pad
+        # [n, width + 1], with one more if the last label is read; padding elsewhere
         self.tokens: NDArray[Any] = np.empty((len(samples), self.width + 1), dtype)
         masked = any(packing.axis.masked for packing, _ in samples) and recipe.pack != "stored"
+        # uint8[n, width + 1], 1 where a token counts as a target; None without loss masks, and for stored samples
         self.marks = np.ones(self.tokens.shape, np.uint8) if masked else None
-        self.filled: list[int] = []
-        self.runs: list[Sequence[Run]] = []
+        self.filled: list[int] = []  # positions of each row before its padding
+        self.runs: list[Sequence[Run]] = []  # of each sample
         self._ends: list[int] = []  # flat indexes of labels that are not the next token of the row
         self._last: list[int] = []  # the values of these labels
         for row, (packing, sample) in enumerate(samples):

@@ -61,11 +61,6 @@ class RecipeInspection(Inspection):
             self.problems = [fatal("TF801", error)]
 
     def reader(self) -> TokenReader | RecordReader:
-        """See `Inspection.reader`.
-
-        Raises:
-            OptionError: The separator of the recipe is another than that of `Hints`.
-        """
         from tokfmt.mix.open import open_recipe  # its parts and its problems need none of its imports
 
         reader, _ = open_recipe(self.recipe or read_recipe(self.path), self.hints)

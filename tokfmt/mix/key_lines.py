@@ -19,30 +19,18 @@ _KEY = re.compile(rb"^[ \t]*([A-Za-z_][\w-]*)[ \t]*=[ \t]*", re.MULTILINE)
 
 
 class KeyLine(NamedTuple):
-    """A key of a recipe.
-
-    Attributes:
-        name: The key.
-        offset: The byte offset of the key.
-        length: The length of the key and its value in bytes.
-        value: The value as it is written.
-    """
+    """A key of a recipe."""
 
     name: str
-    offset: int
-    length: int
-    value: str
+    offset: int  # of the key
+    length: int  # of the key and its value, in bytes
+    value: str  # as it is written
 
 
 class Table(NamedTuple):
-    """A table of a recipe.
+    """A table of a recipe."""
 
-    Attributes:
-        title: "recipe" for the keys above all tables, else the words in brackets, with the number of a source.
-        keys: Its keys, in order.
-    """
-
-    title: str
+    title: str  # "recipe" for the keys above all tables, else the words in brackets, with the number of a source
     keys: tuple[KeyLine, ...]
 
 

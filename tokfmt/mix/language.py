@@ -53,82 +53,51 @@ _SOURCE = re.compile(rb"^[ \t]*\[\[[ \t]*source[ \t]*\]\]", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceEntry:
-    """One `[[source]]` table.
+    """One `[[source]]` table."""
 
-    Attributes:
-        path: Files, directories or patterns, relative to the recipe.
-        name: The name (default: from the path).
-        format: The format (default: detected from content).
-        eos: The separator of its data, or "none", as --eos states it (default: as for any dataset).
-        bos: The lead of its data, or "none", as --bos states it, if `labels` is "starts".
-        options: Read options of the format, as NAME=VALUE.
-        split: The split of a dataset that has several.
-        text: The JSON field of the text.
-        select: The selected sequences.
-        weight: The weight, which is proportional to the share of all tokens.
-        epochs: The maximum number of passes (default: that of the recipe).
-        tokens: A quota of tokens.
-        filter: The names of filters.
-    """
-
-    path: tuple[str, ...] = ()
-    name: str = ""
+    path: tuple[str, ...] = ()  # relative to the recipe; files, directories or patterns
+    name: str = ""  # default: from the path
     format: str | None = None
+    # the separator of its data, or "none" (default: as for any dataset)
     eos: int | Literal["none"] | None = option(None, minimum=0, maximum=INT32_MAX)
+    # the lead of its data, or "none", if `labels` is "starts"
     bos: int | Literal["none"] | None = option(None, minimum=0, maximum=INT32_MAX)
-    options: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()  # NAME=VALUE
     split: str | None = None
-    text: str | None = None
+    text: str | None = None  # the JSON field
     select: str | None = None
-    weight: Fraction | None = None
-    epochs: int | None = option(None, minimum=1, maximum=1 << 32)
-    tokens: int | None = option(None, minimum=1, maximum=1 << 62)
+    weight: Fraction | None = None  # proportional to the share of all tokens
+    epochs: int | None = option(None, minimum=1, maximum=1 << 32)  # at most (default: that of the recipe)
+    tokens: int | None = option(None, minimum=1, maximum=1 << 62)  # a quota
     filter: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecipeFile:
-    """A recipe as it is written. Its properties resolve the defaults that depend on other keys.
+    """A recipe as it is written. Its properties resolve the defaults that depend on other keys."""
 
-    Attributes:
-        where: The file. Messages contain it, and relative paths are relative to its directory.
-        sources: The sources, in order.
-        filters: The rules of each filter, by name.
-        tokfmt: The version of the language.
-        seq_len: The length of a sample in tokens; None for a recipe of documents.
-        pack: The way to make samples of documents (default: "stream").
-        labels: The rule by which labels follow from tokens (default: "same" if `pack` is "stored", else "next").
-        tail: "pad" or "drop" for an incomplete last sample of a stream (default: "pad").
-        long: "split" or "truncate" for a document that is longer than a sample (default: "split").
-        shuffle: The items that are shuffled.
-        seed: The seed of the order and of quotas.
-        tokens: The budget of the recipe in tokens; None without one.
-        epochs: The maximum number of passes over a source (default: 1).
-        to_eos: The separator after each document, or "none" (default: that of the sources, if they agree).
-        to_bos: The first ID of each input if `labels` is "starts" (default: 0).
-        pad: The padding ID (default: the separator, or 0).
-        tokenizer: The tokenizer of sources of text.
-        dedup: "exact" removes equal texts.
-    """
-
+    # messages contain it, and relative paths are relative to its directory
     where: Place = field(default_factory=LocalPlace)
     sources: tuple[SourceEntry, ...] = ()
-    filters: Mapping[str, FilterRules] = field(default_factory=dict)
-    tokfmt: int = option(VERSION, minimum=VERSION, maximum=VERSION)
-    seq_len: int | None = option(None, minimum=1, maximum=LONGEST)
-    pack: Literal["stream", "document", "bestfit", "stored"] | None = None
+    filters: Mapping[str, FilterRules] = field(default_factory=dict)  # by name
+    tokfmt: int = option(VERSION, minimum=VERSION, maximum=VERSION)  # the version of the language
+    seq_len: int | None = option(None, minimum=1, maximum=LONGEST)  # None for a recipe of documents
+    pack: Literal["stream", "document", "bestfit", "stored"] | None = None  # default: "stream"
+    # default: "same" if `pack` is "stored", else "next"
     labels: Literal["next", "disjoint", "starts", "same"] | None = None
-    tail: Literal["pad", "drop"] | None = None
-    long: Literal["split", "truncate"] | None = None
-    shuffle: Literal["none", "samples", "documents"] = "none"
-    seed: int = option(0, minimum=0, maximum=(1 << 64) - 1)
-    tokens: int | None = option(None, minimum=1, maximum=1 << 62)
-    epochs: int | None = option(None, minimum=1, maximum=1 << 32)
+    tail: Literal["pad", "drop"] | None = None  # of an incomplete last sample of a stream (default: "pad")
+    long: Literal["split", "truncate"] | None = None  # of a document that is longer than a sample (default: "split")
+    shuffle: Literal["none", "samples", "documents"] = "none"  # items that are shuffled
+    seed: int = option(0, minimum=0, maximum=(1 << 64) - 1)  # of the order and of quotas
+    tokens: int | None = option(None, minimum=1, maximum=1 << 62)  # the budget
+    epochs: int | None = option(None, minimum=1, maximum=1 << 32)  # passes over a source, at most (default: 1)
+    # the separator after each document (default: that of the sources, if they agree)
     to_eos: int | Literal["none"] | None = option(None, minimum=0, maximum=INT32_MAX)
+    # the first ID of each input if `labels` is "starts" (default: 0)
     to_bos: int | None = option(None, minimum=0, maximum=INT32_MAX)
-    pad: int | None = option(None, minimum=0, maximum=INT32_MAX)
-    tokenizer: str | None = None
-    dedup: Literal["none", "exact"] = "none"
+    pad: int | None = option(None, minimum=0, maximum=INT32_MAX)  # the padding ID (default: the separator, or 0)
+    tokenizer: str | None = None  # of sources of text
+    dedup: Literal["none", "exact"] = "none"  # "exact" removes equal texts
 
     @property
     def weighted(self) -> bool:
@@ -166,11 +135,8 @@ class RecipeFile:
 
 
 def is_recipe(head: bytes, *, toml: bool) -> bool:
-    """Return True if the beginning of a file is that of a recipe.
-
-    Args:
-        head: The first bytes of the file.
-        toml: True if the name ends with .toml; then the version alone is enough.
+    """Return True if the beginning of a file is that of a recipe. If the name ends with .toml, the version alone is
+    enough.
     """
     if b"tokfmt" not in head or not (toml or b"source" in head):  # the patterns take a millisecond without a match
         return False
@@ -181,11 +147,7 @@ def is_recipe(head: bytes, *, toml: bool) -> bool:
 
 
 def read_recipe(path: Place) -> RecipeFile:
-    """Read a recipe.
-
-    Raises:
-        FormatError: If the file cannot be read, or is not a valid recipe.
-    """
+    """Read a recipe."""
     file = open_file(path)
     try:
         if file.size > LARGEST_FILE:
@@ -205,15 +167,7 @@ def read_recipe(path: Place) -> RecipeFile:
 
 
 def parse_recipe(table: Mapping[str, Any], where: Place) -> RecipeFile:
-    """Return the recipe of TOML tables.
-
-    Args:
-        table: The tables, as a TOML parser returns them.
-        where: The file, for messages and relative paths.
-
-    Raises:
-        FormatError: If a key, a word or a number is not valid, or keys contradict each other.
-    """
+    """Return the recipe of TOML tables. `where` is the file, for messages and relative paths."""
     version = table.get("tokfmt", VERSION)
     if type(version) is int and version != VERSION:
         remedy = f"This tokfmt reads version {VERSION}"
@@ -375,11 +329,7 @@ _PLACES = (
 
 
 def _keys(table: Any, allowed: Sequence[str], where: Place, title: str) -> dict[str, Any]:
-    """Return a table as a dict.
-
-    Raises:
-        FormatError: If a key is unknown. The error has the nearest key.
-    """
+    """Return a table as a dict."""
     prefix = f"{title}: " if title else ""
     if not isinstance(table, Mapping):
         raise FormatError(where, f"{prefix}is not a table", found=type(table).__name__)
@@ -492,16 +442,10 @@ def _escaped(letter: str) -> str:
 def entries_of(words: Sequence[str], directory: Place) -> list[dict[str, Any]]:
     """Return the `[[source]]` tables of the words of a command line, with paths relative to a directory.
 
-    A blend list alternates weights and prefixes, as Megatron-LM reads them from `--data-path`:
-    `0.7 web_text_document 0.3 code_text_document`. Source: NVIDIA/Megatron-LM, megatron/training/arguments.py and
-    core/datasets/utils.py (`get_blend_from_list`). Prefixes without weights are sources without weights.
-
-    Args:
-        words: Words `NAME=PATH:WEIGHT`, whose name and weight are optional, or a blend list.
-        directory: The directory of the recipe.
-
-    Raises:
-        OptionError: If a word is not a source.
+    A blend list alternates weights and prefixes, as Megatron-LM reads them from `--data-path`: `0.7 web_text_document
+    0.3 code_text_document`. Source: NVIDIA/Megatron-LM, megatron/training/arguments.py and core/datasets/utils.py
+    (`get_blend_from_list`). Prefixes without weights are sources without weights. Other words are `NAME=PATH:WEIGHT`,
+    whose name and weight are optional.
     """
     if len(words) > 1 and _number(words[0]) is not None:
         return _blend(words, directory, words[0])
@@ -521,12 +465,7 @@ def _blend(words: Sequence[str], directory: Place, first: str) -> list[dict[str,
 
 
 def entries_of_blend(listed: Sequence[tuple[float | None, str]], directory: Place) -> list[dict[str, Any]]:
-    """Return the `[[source]]` tables of weights and paths, with paths relative to a directory.
-
-    Args:
-        listed: The weight of each source, or None, and its path.
-        directory: The directory of the recipe.
-    """
+    """Return the `[[source]]` tables of weights and paths, with paths relative to a directory."""
     entries = [{"path": _seen_from(directory, path), "weight": weight} for weight, path in listed]
     return [{key: value for key, value in entry.items() if value is not None} for entry in entries]
 
@@ -549,13 +488,7 @@ def _typed_entry(word: str, directory: Place) -> dict[str, Any]:
 
 
 def _seen_from(directory: Place, path: str) -> str:
-    """Return a path as a recipe in a directory names it.
-
-    Raises:
-        FormatError: If it is an address that holds a signature or a password, which no recipe may hold.
-        UnsafeError: If the directory is in a store, and the address outside of that store.
-        OptionError: If the directory is in a store, and the path is not.
-    """
+    """Return a path as a recipe in a directory names it."""
     if not place_of(path).is_local:
         place_named(directory / "recipe", path)
         return path

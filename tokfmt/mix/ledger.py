@@ -72,17 +72,11 @@ def _head(rows: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """The parts of a source of a recipe, each a file of text, a dataset or a recipe.
+    """The parts of a source of a recipe, each a file of text, a dataset or a recipe."""
 
-    Attributes:
-        begins: The number in the source of the first record of each part, int64[parts], ascending.
-        firsts: The number of that record in the part, int64[parts].
-        targets: The number of each part in the ledger's list of sources, or the tracer of a recipe.
-    """
-
-    begins: Numbers
-    firsts: Numbers
-    targets: list[int | Tracer]
+    begins: Numbers  # int64[parts], ascending: the number in the source of the first record of each part
+    firsts: Numbers  # int64[parts]: the number of that record in the part
+    targets: list[int | Tracer]  # number of each part in the ledger's list of sources, or the tracer of a recipe
 
 
 class Tracer:
@@ -91,13 +85,8 @@ class Tracer:
     def __init__(
         self, recipe: Documents | Samples, allow_loss: frozenset[str], listed: list[dict[str, Any]], outer: str = ""
     ) -> None:
-        """List the sources of a recipe.
-
-        Args:
-            recipe: The recipe.
-            allow_loss: The accepted losses, which the ledger records.
-            listed: The ledger's list, to which files of text and datasets of token IDs are appended.
-            outer: The prefix of the names of its sources, if the recipe is nested.
+        """List the sources of a recipe. Files of text and datasets of token IDs are appended to `listed`, the ledger's
+        list. `outer` is the prefix of the names of its sources, if the recipe is nested.
         """
         self.recipe, self.allow_loss = recipe, allow_loss
         self._sources = [self._list(k, listed, outer) for k in range(len(recipe.sources))]
@@ -183,12 +172,7 @@ def _those(spans: SpanTable, mask: NDArray[np.bool_]) -> SpanTable:
 
 
 def _clipped(inner: SpanTable, spans: SpanTable) -> SpanTable:
-    """Return the parts of inner spans that outer spans hold.
-
-    Args:
-        inner: The spans that sequences are made of; `row` is the index of the outer span.
-        spans: The outer spans, of positions in these sequences.
-    """
+    """Return the parts of inner spans that outer spans hold. `row` of an inner span is the index of the outer span."""
     lengths = inner.stop - inner.start
     ends = np.cumsum(lengths)
     before = ends - lengths
@@ -209,22 +193,9 @@ def write_ledger(
     losses: Collection[str],
     progress: Progress,
 ) -> dict[str, Any]:
-    """Write the rows of the ledger of a recipe to `scratch / "ledger"`, in bounded memory.
-
-    Args:
-        scratch: The directory to write to.
-        opened: The reader of the recipe. If it is not `Documents` or `Samples`, the recipe has text, and `axis` is its
-            prepared reader.
-        axis: All sequences or samples of the recipe.
-        written: The sequences as they are written.
-        losses: The --allow-loss names of the accepted losses.
-        progress: Receives the phase and counts.
-
-    Returns:
-        The "sequences", "rows" and "sources" of `DST.ledger.json`; paths are as they were opened.
-
-    Raises:
-        OptionError: The separators inside sequences split them, so that a row has no sequence.
+    """Write the rows of the ledger of a recipe to `scratch / "ledger"`, in bounded memory. If the reader of the recipe
+    is not `Documents` or `Samples`, the recipe has text, and `axis` is its prepared reader. The result is the
+    "sequences", "rows" and "sources" of `DST.ledger.json`; paths are as they were opened.
     """
     recipe, allow_loss = opened if isinstance(opened, (Documents, Samples)) else axis, frozenset(losses)
     if not isinstance(recipe, (Documents, Samples)) or "embedded-separators" in allow_loss:
@@ -269,13 +240,8 @@ def _table(recipe: Documents | Samples, numbers: Numbers) -> SpanTable:
 def ledger_files(
     ledger: Mapping[str, Any], format_: Format, staging: Publisher, manifest: bytes | None
 ) -> Mapping[str, bytes | Path]:
-    """Return the files of the ledger beside a destination, by name.
-
-    Args:
-        ledger: "unit", and the values of `write_ledger`.
-        format_: The format of the destination.
-        staging: The hidden directory of the destination; its scratch holds the rows.
-        manifest: The manifest of the destination, which has checksums of sources; None if there is no manifest.
+    """Return the files of the ledger beside a destination, by name. The ledger has "unit", and the values of
+    `write_ledger`. The scratch of `staging` holds the rows. The manifest has checksums of sources.
     """
     content: dict[str, Any] = json.loads(manifest) if manifest else {}
     output = content["output"] if manifest else extent(written_files(format_, staging.path))
@@ -352,12 +318,7 @@ class Origin:
 
 
 class LedgerRows:
-    """The rows of a ledger that cannot be mapped. Rows and slices are read by byte offset.
-
-    Args:
-        file: The file of rows.
-        count: Number of rows.
-    """
+    """The rows of a ledger that cannot be mapped. Rows and slices are read by byte offset."""
 
     def __init__(self, file: File, count: int) -> None:
         self._file, self._count = file, count
@@ -372,23 +333,14 @@ class LedgerRows:
 
 
 class Ledger(NamedTuple):
-    """A ledger that belongs to its dataset.
+    """A ledger that belongs to its dataset."""
 
-    Attributes:
-        path: The file of rows.
-        home: The directory that its paths are relative to.
-        unit: "sequences" or "samples".
-        sequences: Number of sequences or samples that it covers.
-        sources: The files and datasets that it lists.
-        rows: The rows, ROW[rows]: mapped, or read when they are needed if the ledger is in a store.
-    """
-
-    path: Place
-    home: Place
-    unit: str
-    sequences: int
-    sources: Sequence[Mapping[str, Any]]
-    rows: NDArray[np.void] | LedgerRows
+    path: Place  # of rows
+    home: Place  # directory that its paths are relative to
+    unit: str  # "sequences" or "samples"
+    sequences: int  # that it covers
+    sources: Sequence[Mapping[str, Any]]  # files and datasets that it lists
+    rows: NDArray[np.void] | LedgerRows  # ROW[rows]: mapped, or read when they are needed if the ledger is in a store
 
     def pieces(self, sequence: int, start: int, stop: int | None) -> list[tuple[int, int, int, int]]:
         """Return source, record, start and stop of each piece of positions `start <= p < stop` of a sequence.
@@ -407,14 +359,8 @@ class Ledger(NamedTuple):
 
 
 def read_ledger(path: Place, name: str | None) -> Ledger | None:
-    """Return the ledger beside a dataset, or beside the target of a link; None without one.
-
-    Args:
-        path: The dataset.
-        name: The name of its format; None to detect it if there is a ledger.
-
-    Raises:
-        FormatError: The ledger is damaged or cut, or belongs to another dataset.
+    """Return the ledger beside a dataset, or beside the target of a link; None without one. Without `name`, the format
+    is detected if there is a ledger.
     """
     rows_at, about_at = ledger_paths(path.normalized())
     if not about_at.exists() and path.is_symlink():
@@ -470,12 +416,7 @@ _DESCRIPTION = {
 
 
 def _described(listed: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a source of a ledger with each value in its type.
-
-    Raises:
-        OptionError: A value has another type, or the source has no path.
-        KeyError: A value is missing.
-    """
+    """Return a source of a ledger with each value in its type."""
     values = {key: fit(key, listed[key], hint) for key, hint in _DESCRIPTION.items()}
     if not values["paths"] or not all(values["paths"]):
         raise OptionError("a source without a path", name="paths")
@@ -483,15 +424,7 @@ def _described(listed: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def compare_ledger(ledger: Ledger, reader: TokenReader) -> None:
-    """Compare all rows of a ledger with its dataset, in 8 bytes of memory per sequence.
-
-    Args:
-        ledger: The ledger of the dataset.
-        reader: The reader of its sequences, or of its samples if the ledger counts those.
-
-    Raises:
-        CorruptError: A row is invalid, or the rows of a sequence do not cover its tokens.
-    """
+    """Compare all rows of a ledger with its dataset, in 8 bytes of memory per sequence."""
     info, count, before = reader.info, ledger.sequences, 0
     if info.sequences != count:
         problem = f"does not have the {ledger.unit} of the dataset"
@@ -535,11 +468,7 @@ class Ledgers:
         return self._ledgers[path]
 
     def origins(self, ledger: Ledger, sequence: int, start: int = 0, stop: int | None = None) -> list[Origin]:
-        """Return the origins of positions `start <= p < stop` of a sequence, through every ledger on the way.
-
-        Raises:
-            FormatError: A source of the ledger is missing, has changed since, or cannot be read.
-        """
+        """Return the origins of positions `start <= p < stop` of a sequence, through every ledger on the way."""
         origins = list[Origin]()
         for number, record, a, b in ledger.pieces(sequence, start, stop):
             if not 0 <= number < len(ledger.sources):
@@ -583,15 +512,7 @@ class Ledgers:
 
 
 def listed_request(ledger: Ledger, listed: Mapping[str, Any]) -> SourceRequest:
-    """Return the request that opens a listed source with the options that the ledger records.
-
-    Args:
-        ledger: The ledger.
-        listed: One of its sources.
-
-    Raises:
-        FormatError: The source is missing, or has changed since.
-    """
+    """Return the request that opens a listed source with the options that the ledger records."""
     paths = [_named(ledger, path) for path in listed["paths"]]
     format_ = registry.get(listed["format"])
     request = SourceRequest(

@@ -66,19 +66,9 @@ _NAMED = 12  # fields that a message names
 
 
 def open_recipe(file: RecipeFile, hints: Hints) -> tuple[Samples | Documents | TextRecipe, list[Opened]]:
-    """Open the sources of a recipe, and return its reader with them.
-
-    Args:
-        file: The recipe.
-        hints: The accepted losses, the number of threads that open sources, and the datasets that it names, if they
-            were found already.
-
-    Returns:
-        `Samples`, `Documents` if the recipe has no `seq_len`, or a `TextRecipe` if it has text or `dedup`; and the
-        sources.
-
-    Raises:
-        TokfmtError: A source cannot be opened, or the sources do not go together.
+    """Open the sources of a recipe, and return its reader with them. The hints have the datasets that it names, if they
+    were found already. The reader is `Samples`, `Documents` without `seq_len`, or a `TextRecipe` if it has text or
+    `dedup`.
     """
     above = None if hints.source_files is None else hints.source_files.within
     nesting = _entered(file.where, above)
@@ -94,12 +84,8 @@ def open_recipe(file: RecipeFile, hints: Hints) -> tuple[Samples | Documents | T
 
 
 def _lost(parts: Sequence[Opened], allow_loss: frozenset[str], *, cut: bool) -> Iterator[Loss]:
-    """Yield what the parts of a recipe lose because the user accepted it.
-
-    Args:
-        parts: The parts of its sources.
-        allow_loss: The accepted losses.
-        cut: The recipe cuts sequences, so that borders inside of them are lost.
+    """Yield what the parts of a recipe lose because the user accepted it. If the recipe cuts sequences, borders inside
+    of them are lost.
     """
     for part in parts:
         yield from part.reader.info.lost
@@ -118,11 +104,7 @@ def _lost(parts: Sequence[Opened], allow_loss: frozenset[str], *, cut: bool) -> 
 def _refuse_ended(
     file: RecipeFile, sources: Sequence[TokenSource | TextSource], parts: Sequence[Sequence[Opened]]
 ) -> None:
-    """Refuse a source without a separator whose sequences end with that of the other sources.
-
-    Raises:
-        ConversionError: There is one.
-    """
+    """Refuse a source without a separator whose sequences end with that of the other sources."""
     unknown = [k for k, source in enumerate(sources) if source.eos_id is None and isinstance(source, TokenSource)]
     if file.to_eos is not None or not file.separates or not 0 < len(unknown) < len(sources):
         return
@@ -185,9 +167,6 @@ def _agreed_vocabulary(
     """Return the vocabulary of all token IDs; None if it is unknown or may differ.
 
     It is that of the tokenizer that the recipe names, which is assumed to have made IDs without a manifest.
-
-    Raises:
-        TokenizerMismatchError: Several tokenizers made the IDs.
     """
     inner = list(map(_vocabulary_of, opened))
     assumed = [
@@ -214,11 +193,7 @@ def _vocabulary_of(part: Opened) -> Vocabulary | None:
 
 
 def _refuse_other_recipe(part: Opened, handle: TokenizerHandle | None, allow_loss: frozenset[str]) -> None:
-    """Refuse a part that is a recipe of another tokenizer; the manifests of other parts are compared on opening.
-
-    Raises:
-        TokenizerMismatchError: It is not the tokenizer in use.
-    """
+    """Refuse a part that is a recipe of another tokenizer; the manifests of other parts are compared on opening."""
     vocabulary = _vocabulary_of(part)
     if vocabulary is None or handle is None or "tokenizers" in allow_loss:
         return
@@ -228,11 +203,7 @@ def _refuse_other_recipe(part: Opened, handle: TokenizerHandle | None, allow_los
 
 
 def _refuse_beyond(parts: Sequence[Opened], handle: TokenizerHandle) -> None:
-    """Refuse datasets that state a largest ID, themselves or in a manifest, that the tokenizer does not have.
-
-    Raises:
-        TokenizerMismatchError: There is such a dataset.
-    """
+    """Refuse datasets that state a largest ID, themselves or in a manifest, that the tokenizer does not have."""
     for part in parts:
         if part.axis is None:
             continue
@@ -248,30 +219,17 @@ class _NestingError(FormatError):
 
 
 class Nesting(NamedTuple):
-    """The recipes that are being opened, each a source of the one before.
+    """The recipes that are being opened, each a source of the one before."""
 
-    Attributes:
-        outermost: The path of the outermost recipe, as given.
-        places: Their absolute paths.
-        opened: A list with one item, the number of recipes that were opened so far. All levels share it.
-        unkept: Notes on what the cache does not keep. All levels share it, and the outermost recipe has them.
-    """
-
-    outermost: Place
-    places: tuple[Place, ...]
-    opened: list[int]
-    unkept: Unkept
+    outermost: Place  # as given
+    places: tuple[Place, ...]  # their absolute paths
+    opened: list[int]  # one item, the number of recipes that were opened so far, which all levels share
+    unkept: Unkept  # what the cache does not keep; all levels share it, and the outermost recipe has them
 
 
 def _entered(recipe: Place, above: Nesting | None) -> Nesting:
-    """Return the recipes that are being opened, with another one.
-
-    Args:
-        recipe: The recipe.
-        above: The recipes that name it; None for the outermost one.
-
-    Raises:
-        FormatError: The recipe includes itself, or the outermost recipe nests too deep or includes too many.
+    """Return the recipes that are being opened, with another one. A recipe must not include itself, nor nest too deep
+    or include too many.
     """
     place, above = recipe.normalized(), above or Nesting(recipe, (), [0], {})
     if place in above.places:
@@ -288,15 +246,7 @@ def _entered(recipe: Place, above: Nesting | None) -> Nesting:
 
 
 def named_by(recipe: Place, above: Nesting | None = None) -> Found:
-    """Find the datasets that a recipe names; recipes among them have the datasets that they name in turn.
-
-    Args:
-        recipe: The recipe.
-        above: The recipes that name it; None for the outermost one.
-
-    Raises:
-        FormatError: The recipe or a path in it cannot be read, or recipes are nested too deep.
-    """
+    """Find the datasets that a recipe names; recipes among them have the datasets that they name in turn."""
     datasets, nesting = dict[tuple[Place, str | None, str | None], SourceFiles](), _entered(recipe, above)
     for entry in read_recipe(recipe).sources:
         places = expanded([place_named(recipe, path) for path in entry.path])
@@ -339,11 +289,7 @@ def _tokenizer(file: RecipeFile) -> TokenizerHandle | None:
 
 
 def _beside(recipe: Place, tokenizer: str) -> Place:
-    """Return the place of a tokenizer that a recipe names by a path; a name of the Hub leads to no file there.
-
-    Raises:
-        UnsafeError: If the recipe is in a store, and names a file outside of it.
-    """
+    """Return the place of a tokenizer that a recipe names by a path; a name of the Hub leads to no file there."""
     return recipe.parent / tokenizer if recipe.is_local else place_named(recipe, tokenizer)
 
 
@@ -419,11 +365,7 @@ def _token_source(
     allow_loss: frozenset[str],
     handle: TokenizerHandle | None,
 ) -> TokenSource:
-    """Return a source of token IDs; its state, and the facts on the files of its own, are still missing.
-
-    Raises:
-        TokfmtError: The recipe cannot take its sequences as they are.
-    """
+    """Return a source of token IDs; its state, and the facts on the files of its own, are still missing."""
     stored = file.pack == "stored"
     readers = axes_of(parts)
     _refuse_samples(file, readers, parts)
@@ -463,11 +405,7 @@ def _token_source(
 
 
 def _kinds(entry: SourceEntry, parts: Sequence[Opened]) -> set[str]:
-    """Return the kinds of records that a source holds: "text", "ids" or both.
-
-    Raises:
-        OptionError: The source has a filter and holds token IDs.
-    """
+    """Return the kinds of records that a source holds: "text", "ids" or both."""
     kinds = {"text" if part.reader.info.is_text else "ids" for part in parts}
     if (entry.filter or len(kinds) > 1) and not any(map(_holds_ids, parts)):
         kinds.discard("ids")  # "ids" is only the default of files without a record
@@ -513,12 +451,7 @@ def _text_source(
     datasets: Sequence[SourceFiles],
     handle: TokenizerHandle | None,
 ) -> TextSource:
-    """Return a source that holds text. A command that stores the recipe prepares it.
-
-    Raises:
-        OptionError: A part holds token IDs or is a recipe with text, the recipe packs stored rows, or it names no
-            tokenizer.
-    """
+    """Return a source that holds text. A command that stores the recipe prepares it."""
     for part in parts:
         if isinstance(part.reader, TextRecipe):
             raise OptionError("is a recipe with text. Store it first: tokfmt convert, or name its sources here")
@@ -545,12 +478,7 @@ def _text_source(
 
 
 def _axis(part: Opened, allow_loss: frozenset[str]) -> Opened:
-    """Return a part with its token axis; gather records of token IDs first.
-
-    Raises:
-        FormatError: A line is invalid.
-        LossyConversionError: Records have other fields.
-    """
+    """Return a part with its token axis; gather records of token IDs first."""
     if not isinstance(part.reader, RecordReader):
         return part
     from tokfmt.source.ingest import as_stored, ingested  # A recipe of binary datasets encodes nothing.
@@ -627,10 +555,8 @@ def _are_masked(
     readers: Sequence[TokenReader], parts: Sequence[Opened], allow_loss: frozenset[str], *, stored: bool
 ) -> bool:
     """Return whether a source has loss masks beside its tokens that are not plain. Stored labels are not among them.
-
-    Raises:
-        FormatError: Marks cannot state the masks or labels, or they are those of samples, which can hold padding, and
-            the recipe cuts its sequences.
+    Marks that cannot state masks or labels are an error, and so are those of samples, which can hold padding, in a
+    recipe that cuts its sequences.
     """
     masked = False
     for reader, part in zip(readers, parts, strict=True):

@@ -31,13 +31,7 @@ class Permutation:
 
     A number is a pair (high, low) below `a` and `b`, with a·b just above `size`. Each of 8 rounds adds a hash of one
     half to the other. This is a permutation of a·b numbers for any hash. A result of `size` or more is permuted again
-    until it is below `size`.
-
-    Args:
-        size: The number of numbers.
-        seed: The seed of the keys.
-        purpose: The purpose of the keys.
-        number: The number of the permutation: each list and epoch has its own.
+    until it is below `size`. Each list and epoch has a number of its own.
     """
 
     def __init__(self, size: int, seed: int, purpose: int, number: int) -> None:
@@ -112,28 +106,16 @@ def _hashes(numbers: NDArray[np.uint64], key: int) -> NDArray[np.uint64]:
 
 @functools.lru_cache(maxsize=1024)
 def permutation(size: int, seed: int, purpose: int, number: int) -> Permutation:
-    """Return a permutation; the last 1,024 are cached.
-
-    Args:
-        size: As for `Permutation`.
-        seed: As for `Permutation`.
-        purpose: As for `Permutation`.
-        number: As for `Permutation`.
-    """
+    """Return a permutation; the last 1,024 are cached."""
     return Permutation(size, seed, purpose, number)
 
 
 class _Node(NamedTuple):
-    """A node of the tree.
+    """A node of the tree."""
 
-    Attributes:
-        heavy, light: The children: the number of a source, or -1 - the number of a node.
-        a, whole: The heavier child has the share a / whole of the samples.
-    """
-
-    heavy: int
+    heavy: int  # the children: the number of a source, or -1 - the number of a node
     light: int
-    a: int
+    a: int  # the heavier child has the share a / whole of the samples
     whole: int
 
     def before(self, count: int) -> int:
@@ -152,9 +134,6 @@ class EvenTree:
     own children. The error of each node is therefore less than 3/2, and that of each source less than 2.
 
     The tree counts samples, not the tokens in them.
-
-    Args:
-        weights: The weight of each source, in samples, more than 0.
     """
 
     def __init__(self, weights: Sequence[Fraction]) -> None:
@@ -206,18 +185,7 @@ class EvenTree:
 
 
 def samples_of_step(step: int, batch_size: int, rank: int = 0, world_size: int = 1, start: int = 0) -> range:
-    """Return the samples that a rank takes at a step.
-
-    Args:
-        step: The step, from 0.
-        batch_size: The number of samples per global batch.
-        rank: The rank.
-        world_size: The number of ranks.
-        start: The first sample of step 0.
-
-    Raises:
-        ValueError: If the batch is not a multiple of the ranks, or there is no such step or rank.
-    """
+    """Return the samples that a rank takes at a step."""
     if batch_size < 1 or world_size < 1 or batch_size % world_size:
         raise ValueError(
             f"a global batch of {batch_size:,} samples cannot be divided evenly among {world_size:,} ranks"

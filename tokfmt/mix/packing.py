@@ -32,33 +32,20 @@ _NONE = np.empty(0, np.int64)
 
 
 class Run(NamedTuple):
-    """An interval of the axis in a sample.
+    """An interval of the axis in a sample."""
 
-    Attributes:
-        column: The position in the sample at which it begins.
-        start: The position on the axis.
-        length: The length in tokens.
-        more: True if the next position on the axis is the label of its last token.
-    """
-
-    column: int
-    start: int
-    length: int
-    more: bool
+    column: int  # in the sample, where it begins
+    start: int  # on the axis
+    length: int  # in tokens
+    more: bool  # the next position on the axis is the label of its last token
 
 
 class SequencesInSamples(NamedTuple):
-    """The sequences in some samples of a pass, each sequence once.
+    """The sequences in some samples of a pass, each sequence once."""
 
-    Attributes:
-        sequences: int64[n], the indexes of the sequences on the axis.
-        tokens: int64[n], the number of positions of each sequence in these samples.
-        cut: bool[n], True if the sequence is in more than one sample of the pass, of which one is among these.
-    """
-
-    sequences: Numbers
-    tokens: Numbers
-    cut: NDArray[np.bool_]
+    sequences: Numbers  # int64[n], indexes on the axis
+    tokens: Numbers  # int64[n], positions of each in these samples
+    cut: NDArray[np.bool_]  # bool[n], the sequence is in more than one sample of the pass, of which one is among these
 
 
 Selection = Callable[[int, int], NDArray[np.bool_]]
@@ -66,19 +53,12 @@ Selection = Callable[[int, int], NDArray[np.bool_]]
 
 
 class Packing(Protocol):
-    """A cut of a list of sources into samples.
-
-    Attributes:
-        axis: The joined axis of the list.
-        samples: The number of samples of one pass.
-        tokens: The number of positions of the axis in the samples of one pass, without those that are labels only.
-        inner: True if sequences can begin inside runs.
-    """
+    """A cut of a list of sources into samples."""
 
     axis: Axis
-    samples: int
-    tokens: int
-    inner: bool
+    samples: int  # of one pass
+    tokens: int  # positions of the axis in the samples of one pass, without those that are labels only
+    inner: bool  # sequences can begin inside runs
 
     def runs(self, sample: int) -> Sequence[Run]:
         """Return the runs of a sample, in order of columns."""
@@ -362,14 +342,7 @@ class StoredSamples:
 
 
 def packed(axis: Axis, recipe: RecipeFile, list_number: int, key: str) -> Packing:
-    """Return the packing of a list of sources.
-
-    Args:
-        axis: The joined axis of the list.
-        recipe: The recipe.
-        list_number: The number of the list among those that are packed separately.
-        key: The cache key of arrays that depend on the axis.
-    """
+    """Return the packing of a list of sources."""
     if recipe.pack == "stored":
         return StoredSamples(axis, recipe)
     if recipe.pack in ("document", "bestfit"):
@@ -388,14 +361,8 @@ def best_fit(lengths: Iterable[Numbers], width: int) -> Iterator[tuple[Numbers, 
     3. Then follow the samples with more room.
 
     Each room is emptied a few times, so a plan costs about `width` numpy steps over its parts, not a search per part.
-
-    Args:
-        lengths: Arrays of the lengths of parts, in order.
-        width: The length of a sample; no part is longer.
-
-    Yields:
-        After each array of lengths, a pair of empty arrays. For each group, the numbers of its parts in the order of
-        samples, and the indexes of the parts that are the first of a sample.
+    No part is longer than `width`. After each array of lengths it yields a pair of empty arrays; for each group, the
+    numbers of its parts in the order of samples, and the indexes of the parts that are the first of a sample.
     """
     group, count, base = list[NDArray[np.int32]](), 0, 0
     for some_lengths in lengths:
@@ -461,14 +428,10 @@ def _ordered(values: NDArray[np.int32], kinds: int) -> tuple[NDArray[np.int32], 
 
 
 class _Rooms:
-    """The open samples, by their room.
-
-    Attributes:
-        width: The length of a sample.
-        samples: The number of samples that were opened.
-    """
+    """The open samples, by their room."""
 
     def __init__(self, width: int) -> None:
+        # samples: that were opened
         self.width, self.samples = width, 0
         self._by_room: list[list[NDArray[np.int32]]] = [[] for _ in range(width + 1)]
         self._set = np.zeros(width + 2, np.bool_)

@@ -67,39 +67,24 @@ _SURVEYED, _PLACES, _TEXTS = 1 << 25, 16, 64  # a source of 32 MiB is surveyed i
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A recipe of text whose documents are drawn.
+    """A recipe of text whose documents are drawn."""
 
-    Attributes:
-        reader: The samples or documents of the recipe; an empty reader if this is a task.
-        report: One row per source; see `report`.
-        skipped: Each opened dataset of text, with the records and fields that were left out of it.
-        notes: Notes on quotas that documents do not fill.
-    """
-
-    reader: TokenReader
-    report: list[Row]
+    reader: TokenReader  # the samples or documents of the recipe; empty if this is a task
+    report: list[Row]  # one row per source
+    # each opened dataset of text, with the records and fields that were left out of it
     skipped: list[tuple[Opened, SkippedRecords]]
-    notes: list[str]
+    notes: list[str]  # on quotas that documents do not fill
 
 
 class ReadRecords(NamedTuple):
-    """All records, or some records, of a source after they were read.
+    """All records, or some records, of a source after they were read."""
 
-    Attributes:
-        axis: The sequences of the records that pass the filters, in the order of entries.
-        entries: The facts on each record, ENTRY[records]; may be mapped.
-        sieve: The filters of the source.
-        numbers: The number of each record in the source; None if these are all records, in order.
-        keys: The key that each record is drawn by; None if these are all records.
-        files: The files of the source, with the range of records of each.
-    """
-
-    axis: TokenReader
-    entries: NDArray[np.void]
+    axis: TokenReader  # of the records that pass the filters, in the order of entries
+    entries: NDArray[np.void]  # ENTRY[records]; may be mapped
     sieve: FilterChain
-    numbers: NDArray[np.int64] | None = None
-    keys: NDArray[np.uint64] | None = None
-    files: tuple[TextPart, ...] = ()
+    numbers: NDArray[np.int64] | None = None  # of each record in the source; None if these are all records, in order
+    keys: NDArray[np.uint64] | None = None  # that each record is drawn by; None if these are all records
+    files: tuple[TextPart, ...] = ()  # of the source, with the range of records of each
 
     def order(self, seed: int) -> Iterable[NDArray[np.int64]]:
         """Return the indices of entries in the order in which they are drawn, some at a time."""
@@ -170,19 +155,8 @@ def prepared(
     recipe_number: int = 0,
     rejects: Path | None = None,
 ) -> Prepared:
-    """Prepare a recipe of text.
-
-    Args:
-        draft: The opened recipe.
-        tokenizer: The tokenizer of its texts; None if it has only token IDs.
-        workers: The executor and the scratch. The files in scratch have to stay while the reader is used.
-        progress: Receives phases and counts.
-        recipe_number: The number of the recipe among the sources of a conversion.
-        rejects: A file that gets what filters and `dedup` leave out; see `rejects`. None to list none.
-
-    Raises:
-        ConversionError: A source has fewer tokens than its quota; the message states by how much.
-        FormatError: A record cannot be read.
+    """Prepare a recipe of text. The files in scratch have to stay while the reader is used. The file `rejects` gets
+    what filters and `dedup` leave out.
     """
     return Preparation(draft, tokenizer, workers, progress, recipe_number, rejects).run()
 
@@ -431,12 +405,8 @@ class Preparation:
         return tuple(parts), before
 
     def _texts(self, source: TextSource, numbers: NDArray[np.int64], *, whole: bool) -> Iterator[tuple[str, int]]:
-        """Yield the texts of some records, each with the byte offset of its line (-1 if it has none).
-
-        Args:
-            source: The source of the records.
-            numbers: The numbers of the records, ascending.
-            whole: Read the source from its start to its end, instead of record by record.
+        """Yield the texts of some records, each with the byte offset of its line (-1 if it has none). The numbers
+        ascend. With `whole`, the source is read from its start to its end, instead of record by record.
         """
         if not whole:
             some = SomeRecords(source.readers[0], numbers)
@@ -494,11 +464,7 @@ class Preparation:
         )
 
     def _drawn(self, number: int, source: TextSource | TokenSource, read: ReadRecords, drawing: Drawing) -> TokenSource:
-        """Return a source with the documents that were drawn, in as many passes as its quota needs; report its row.
-
-        Raises:
-            ConversionError: The source has fewer tokens than its quota in the passes that `epochs` permits.
-        """
+        """Return a source with the documents that were drawn, in as many passes as its quota needs; report its row."""
         file, quota = self.draft.file, quota_of(self.draft.file, number)
         chosen, looked, tally, _ = drawing
         names, text = [other.name for other in self.draft.sources], isinstance(source, TextSource)

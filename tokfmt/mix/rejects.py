@@ -30,19 +30,12 @@ from tokfmt.text.filters import FilterChain, value_of
 
 
 class _Files(NamedTuple):
-    """The files of a source.
-
-    Attributes:
-        name: The name of the source.
-        paths: The paths of the files, as lines name them.
-        parts: The range of records of each file that the source has.
-        firsts: The number in the source of the first record of each file, and the end of the last one.
-    """
+    """The files of a source."""
 
     name: str
-    paths: list[str]
-    parts: tuple[TextPart, ...]
-    firsts: Offsets
+    paths: list[str]  # as lines name them
+    parts: tuple[TextPart, ...]  # the range of records of each file that the source has
+    firsts: Offsets  # number in the source of the first record of each file, and the end of the last one
 
     def locate(self, record: int) -> dict[str, Any]:
         """Return the file of a record of the source, and the number of the record in the file."""
@@ -54,25 +47,13 @@ class Rejects:
     """The file of what is left out, written source by source."""
 
     def __init__(self, path: Path, recipe: RecipeFile) -> None:
-        """Append lines to an existing file.
-
-        Args:
-            path: The file.
-            recipe: The recipe as written.
-        """
+        """Append lines to an existing file."""
         self._path, self._recipe = path, recipe
         self._files = dict[int, _Files]()
         self._last = 0
 
     def begin(self, number: int, name: str, parts: tuple[TextPart, ...], before: int = 0) -> None:
-        """Begin a source.
-
-        Args:
-            number: The number of the source in the recipe.
-            name: Its name.
-            parts: Its files, and the records of each that it has.
-            before: The number of records of the first file before the first record of the source.
-        """
+        """Begin a source. `before` is the number of records of the first file before the first record of the source."""
         absolute = all(os.path.isabs(path) for path in self._recipe.sources[number].path)
         home = self._recipe.where.parent
         paths = [str(part.path) if absolute else _seen_from(home, part.path) for part in parts]
@@ -87,14 +68,8 @@ class Rejects:
         contents: Iterable[tuple[str | list[int], int]],
         duplicates: Kept | None,
     ) -> None:
-        """Write a line for each of some records of the source that was begun last.
-
-        Args:
-            sieve: The filters of the source.
-            entries: The entry of each record, with the rule that it breaks; ENTRY[records].
-            numbers: The number of each record in the source; int64[records].
-            contents: The text or the token IDs of each record, with the byte offset of its line; -1 if it has none.
-            duplicates: The documents that were kept, with the numbers of their records.
+        """Write a line for each of some records of the source that was begun last. The entries, ENTRY[records], have
+        the rule that each breaks. A record has the byte offset of its line; -1 if it has none.
         """
         twins = _twins(duplicates, entries)
         filters, files = dict(sieve.filters), self._files[self._last]

@@ -15,16 +15,7 @@ Row = dict[str, Any]
 
 
 def row_of(name: str, names: Sequence[str], sieve: FilterChain, tally: Tally, quota: int | None, *, text: bool) -> Row:
-    """Return the row of a source whose documents were drawn.
-
-    Args:
-        name: The name of the source.
-        names: The names of all sources.
-        sieve: The filters of the source, which name their rules.
-        tally: The counts of its documents.
-        quota: Tokens that the recipe takes of it; None for all.
-        text: The source holds text, so that the row has characters.
-    """
+    """Return the row of a source whose documents were drawn. A source of text has characters in its row."""
     rules = {
         ".".join(sieve.rule(number)): {"documents": documents, "characters": chars}
         for number, (documents, chars) in sorted(tally.rejected.items())
@@ -59,14 +50,9 @@ def report_on(
 ) -> tuple[list[Mapping[str, Any]], int]:
     """Return the rows of a range of samples or documents of a recipe, and its number of positions that hold padding.
 
-    The rows get "tokens" and "passes": the amounts that each source gives to the range.
-
-    Args:
-        reader: The reader of the recipe; nothing is returned for any other reader.
-        rows: One row per source, if the recipe was prepared; else [].
-        first: Number of the first sample or document.
-        last: Number after the last one. Both are moved into the recipe.
-        ended: Documents end with the separator that the destination stores; it does not count as a token then.
+    The rows get "tokens" and "passes": the amounts that each source gives to the range. Nothing is returned for a
+    reader that is not of a recipe. If documents end with the separator that the destination stores, it does not count
+    as a token.
     """
     recipe = reader.samples if isinstance(reader, PackedRows) else reader
     if not isinstance(recipe, (Samples, Documents)):

@@ -79,54 +79,26 @@ class Ending(Protocol):
 
 
 class _Turn(NamedTuple):
-    """Consecutive passes over one list.
-
-    Attributes:
-        packing: The packing of the list.
-        list_number: The number of the list, for the keys of its permutations.
-        first: The first pass.
-        passes: The number of passes.
-    """
+    """Consecutive passes over one list."""
 
     packing: Packing
-    list_number: int
+    list_number: int  # for the keys of its permutations
     first: int
     passes: int
 
 
 class Drawn(NamedTuple):
-    """The samples that are drawn from a list.
+    """The samples that are drawn from a list."""
 
-    Attributes:
-        packing: The packing of the list.
-        first: The first pass over the list.
-        drawn: The number of samples, over all passes.
-        whole: The number of complete passes.
-        parts: The selections of the passes that are not complete; at most two.
-    """
-
-    packing: Packing
-    first: int
-    drawn: int
-    whole: int
-    parts: list[Selection]
+    packing: Packing  # of the list
+    first: int  # pass over the list
+    drawn: int  # samples, over all passes
+    whole: int  # complete passes
+    parts: list[Selection]  # of the passes that are not complete; at most two
 
 
 class Samples(TokenReader):
-    """The reader of a recipe with `seq_len`. It is picklable, and threads may share it.
-
-    Attributes:
-        file: The recipe.
-        sources: The opened sources, in order.
-        seq_len: The length of a sample in tokens.
-        eos_id: The separator; None without one.
-        pad_id: The padding ID.
-        after: The separator that is inserted after each sequence; None for stored samples and for `labels = "starts"`.
-        vocabulary: The tokenizer of all sources; None if unknown.
-        count: The number of samples.
-        info: The facts of the samples.
-        content: Hashes of some samples, once they are known; see `mix.state`.
-    """
+    """The reader of a recipe with `seq_len`. It is picklable, and threads may share it."""
 
     has_labels = True
     has_begins = True
@@ -139,19 +111,16 @@ class Samples(TokenReader):
         made_by: Mapping[str, Any] | None = None,
         unkept: Unkept | None = None,
     ) -> None:
-        """Pack every list, and count the samples. `unkept` receives notes on what the cache does not keep.
-
-        Raises:
-            ConversionError: If the sources do not fit together, or have fewer tokens than the budget.
-            FormatError: If a source has no samples.
-        """
+        """Pack every list, and count the samples. `unkept` receives notes on what the cache does not keep."""
+        # vocabulary: of all sources; None if unknown
         self.file, self.sources, self.vocabulary = file, tuple(sources), vocabulary
         self.seq_len = file.seq_len or 1
         self.eos_id = separator_of(file, self.sources)
         self.pad_id = file.pad if file.pad is not None else self.eos_id or 0
+        # the separator that is inserted after each sequence; None for stored samples and for `labels = "starts"`
         self.after = self.eos_id if file.separates else None
         _refuse_leads(file, self.sources)
-        self.content: list[list[Any]] | None = None
+        self.content: list[list[Any]] | None = None  # hashes of some samples, once they are known; see `mix.state`
         self._seconds = 0.0
         self._tree: EvenTree | None = None
         self._turns = self._pack_lists(unkept)
@@ -160,14 +129,14 @@ class Samples(TokenReader):
         if file.weighted:
             self._tree = EvenTree([self._samples_of(turn, k) for k, turn in enumerate(self._turns)])
         self._bounds = [0, *itertools.accumulate(turn.packing.samples * turn.passes for turn in self._turns)]
-        self.count = self._counted()
+        self.count = self._counted()  # of samples
         stored_dtypes = {turn.packing.axis.stored for turn in self._turns}
         natural = np.result_type(smallest(max(self.pad_id, 0)), *(turn.packing.axis.dtype for turn in self._turns))
         common = stored_dtypes.pop() if len(stored_dtypes) == 1 else None
         self._dtype = common if common is not None and common.itemsize == natural.itemsize else natural
         if file.convention == "starts":
             natural = np.promote_types(natural, smallest(file.lead))
-        self.info = replace(self._info_of(natural), made_by=made_by)
+        self.info = replace(self._info_of(natural), made_by=made_by)  # facts of the samples
 
     def _pack_lists(self, unkept: Unkept | None) -> list[_Turn]:
         file, every = self.file, range(len(self.sources))
@@ -206,12 +175,7 @@ class Samples(TokenReader):
         return weight * turn.packing.samples / turn.packing.tokens
 
     def _counted(self) -> int:
-        """Return the number of samples.
-
-        Raises:
-            ShortfallError: If the budget needs more passes over a source than are allowed, or is less than one sample.
-                The error states the difference.
-        """
+        """Return the number of samples."""
         wanted = None if self.file.tokens is None else self.file.tokens // self.seq_len
         if wanted == 0:
             raise ShortfallError(
@@ -444,11 +408,7 @@ class Samples(TokenReader):
         return packings
 
     def spans(self, sample: int) -> list[Span]:
-        """Return the spans of sequences that a sample advances by, in order. No span holds padding.
-
-        Raises:
-            IndexError: If there is no such sample.
-        """
+        """Return the spans of sequences that a sample advances by, in order. No span holds padding."""
         return list(self.where(sample).spans)
 
     def table(self, samples: NDArray[np.int64]) -> SpanTable:
@@ -468,11 +428,7 @@ class Samples(TokenReader):
         return SpanTable.joined(tables)
 
     def where(self, sample: int) -> Where:
-        """Return the origin of a sample.
-
-        Raises:
-            IndexError: If there is no such sample.
-        """
+        """Return the origin of a sample."""
         sample = self._check(sample)
         turn, epoch, number = self._locate(sample)
         source = self.sources[turn.packing.axis.numbers[0]].name if self._tree is not None else ""
@@ -481,18 +437,7 @@ class Samples(TokenReader):
         return Where(sample, source, epoch, tuple(spans))
 
     def where_at(self, step: int, batch_size: int, rank: int = 0, world_size: int = 1, start: int = 0) -> list[Where]:
-        """Return the origins of the samples that a rank takes at a step.
-
-        Args:
-            step: The step, from 0.
-            batch_size: The number of samples per global batch.
-            rank: The rank.
-            world_size: The number of ranks.
-            start: The first sample of step 0.
-
-        Raises:
-            OptionError: If there is no such step or rank, or the batch is not a multiple of `world_size`.
-        """
+        """Return the origins of the samples that a rank takes at a step."""
         try:
             taken = samples_of_step(step, batch_size, rank, world_size, start)
         except ValueError as error:
@@ -508,18 +453,7 @@ class Samples(TokenReader):
         fields: Iterable[str] = DEFAULT_FIELDS,
         dtype: Ids = np.int32,
     ) -> dict[str, NDArray[Any]]:
-        """Read samples as arrays with one row per sample.
-
-        Args:
-            samples: The numbers of the samples.
-            fields: The names of the arrays; see `mix.fields` for names, dtypes and shapes.
-            dtype: The dtype of input_ids and labels, int32 or int64.
-
-        Raises:
-            IndexError: If there is no such sample.
-            OptionError: If there is no such field.
-            TokenizerMismatchError: If a sample holds an ID that the tokenizer of the sources does not have.
-        """
+        """Read samples as arrays with one row per sample. `mix.fields` has names, dtypes and shapes of fields."""
         wanted = samples.tolist() if isinstance(samples, np.ndarray) else samples
         names, grid = check_fields(fields), self.grid(wanted)
         if self.vocabulary is not None:
@@ -654,10 +588,8 @@ def _places_of(grid: Grid) -> NDArray[np.uint8]:
 
 def _marks_of(grid: Grid, *, moved: bool) -> NDArray[np.uint8]:
     """Return the marks of samples, uint8[n, width], with OTHER where a label that counts is not the ID that it is for.
-
-    Args:
-        grid: The samples.
-        moved: Labels are those of the next IDs. The last one of a sample is dropped, and its first ID is no target.
+    If labels are `moved`, they are those of the next IDs: the last one of a sample is dropped, and its first ID is no
+    target.
     """
     labels, ids = grid.labels(np.int64), grid.inputs()
     if moved:
@@ -679,16 +611,7 @@ class PackedRows(TokenReader):
     """
 
     def __init__(self, samples: Samples, size: int) -> None:
-        """Read all samples once, to compute the lengths of rows.
-
-        Args:
-            samples: The samples, whose labels are the next tokens.
-            size: The given `pack_size`, which is the length of the samples.
-
-        Raises:
-            OptionError: If the samples have another length, or labels that are not the next tokens.
-            ConversionError: If a label that counts is not the next token, because no mask can express that.
-        """
+        """Read all samples once, to compute the lengths of rows. Their labels are the next tokens."""
         if size != samples.seq_len:
             problem = f"--to-opt pack_size={size}: samples of this recipe predict up to {samples.seq_len:,} tokens"
             way = f"Use --to-opt pack_size={samples.seq_len}, or leave seq_len out of the recipe"
@@ -774,11 +697,7 @@ def _selected(order: Permutation | None, first: int, last: int) -> Selection:
 
 
 def _refuse_leads(file: RecipeFile, sources: Sequence[TokenSource]) -> None:
-    """Refuse a source that has a lead, if the recipe does not state the one that it puts in front of documents.
-
-    Raises:
-        ConversionError: There is one.
-    """
+    """Refuse a source that has a lead, if the recipe does not state the one that it puts in front of documents."""
     for source in sources if file.to_bos is None else ():
         for lead in source.leads:
             problem = f'documents of source "{printable(source.name)}" begin with {lead}, and labels = "starts" with 0'
@@ -788,11 +707,7 @@ def _refuse_leads(file: RecipeFile, sources: Sequence[TokenSource]) -> None:
 
 
 def separator_of(file: RecipeFile, sources: Sequence[Ending]) -> int | None:
-    """Return the separator of the recipe, or else of all sources that have one; None without one.
-
-    Raises:
-        ConversionError: If the sources have different separators, and the recipe states none.
-    """
+    """Return the separator of the recipe, or else of all sources that have one; None without one."""
     if file.to_eos is not None:
         return None if file.to_eos == "none" else int(file.to_eos)
     first_with: dict[int, Ending] = {}
@@ -818,11 +733,7 @@ def _has_labels(source: TokenSource) -> bool:
 
 
 def _check_rows(source: TokenSource, width: int, labels: str | None) -> None:
-    """Check that the sequences of a source are samples of one length that can be taken as they are stored.
-
-    Raises:
-        FormatError: If a sample has another length, or labels or masks that the recipe cannot take.
-    """
+    """Check that the sequences of a source are samples of one length that can be taken as they are stored."""
     info, path = source.info, source.paths[0]
     if info.segmented and info.sample_length is None:
         raise FormatError(

@@ -72,12 +72,7 @@ def _brief(value: Any) -> Any:
 
 
 def samples_in(state: Mapping[str, Any], view: Samples) -> int:
-    """Return the number of samples that a run has used, if its state belongs to a recipe and its data.
-
-    Raises:
-        SourceChangedError: If the state belongs to another recipe or to other data. The error names the fact.
-        OptionError: If it is not a state, or is beyond the end of the recipe.
-    """
+    """Return the number of samples that a run has used, if its state belongs to a recipe and its data."""
     samples, fingerprint = state.get("samples"), state.get("fingerprint")
     if not isinstance(samples, int) or isinstance(samples, bool) or samples < 0 or not isinstance(fingerprint, str):
         raise OptionError(f"a loader's state is {{'samples': N, 'fingerprint': '...', ...}}, not {dict(state)!r:.200}")

@@ -405,14 +405,8 @@ def _read_as(dtype: torch.dtype, device: torch.device | str | None) -> type[np.i
 
 
 def _check_alike(where: str, every: Sequence[Mapping[str, Any]]) -> None:
-    """Raise an error unless all processes read parts of the same batches.
-
-    Args:
-        where: Name of the recipe that the first process reads.
-        every: The facts of each process, among them its `rank`.
-
-    Raises:
-        OptionError: If a fact differs. The message lists the fact and the processes.
+    """Raise an error unless all processes read parts of the same batches. `every` has the facts of each process, among
+    them its `rank`.
     """
     for fact in every[0]:
         processes: dict[Any, list[int]] = {}
@@ -429,11 +423,7 @@ def _check_alike(where: str, every: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _check_ranks(where: str, ranks: int, processes: Mapping[int, Sequence[int]], count: int) -> None:
-    """Raise an error unless equally many of `count` processes read the part of each rank.
-
-    Raises:
-        OptionError: If they do not. The message lists a rank and its processes.
-    """
+    """Raise an error unless equally many of `count` processes read the part of each rank."""
     each, rest = divmod(count, ranks)
     if rest:
         raise OptionError(f"{where}: {count:,} processes cannot read the parts of {ranks:,} ranks equally often")
@@ -458,10 +448,6 @@ def _ranks(rank: int | None, world_size: int | None, group: torch.distributed.Pr
     """Return the rank of this process and the number of ranks.
 
     Those given, else those in `group`, else those of torch.distributed, else 0 and 1.
-
-    Raises:
-        OptionError: If only one of the two is given, or torchrun started several processes and no process knows its
-            rank.
     """
     if rank is not None and world_size is not None:
         return rank, world_size

@@ -19,19 +19,12 @@ from tokfmt.source.request import SourceRequest, viewed
 
 
 class Traced(NamedTuple):
-    """A span of a source that is a dataset, not a recipe.
+    """A span of a source that is a dataset, not a recipe."""
 
-    Attributes:
-        name: The name of the source, from the outermost recipe on.
-        recipe: The recipe that names the source.
-        span: The span; its source is a number in that recipe.
-        eos_id: The separator after the sequence; None without one.
-    """
-
-    name: str
-    recipe: Samples | Documents
-    span: Span
-    eos_id: int | None
+    name: str  # from the outermost recipe on
+    recipe: Samples | Documents  # that names the source
+    span: Span  # its source is a number in that recipe
+    eos_id: int | None  # after the sequence
 
     @property
     def source(self) -> TokenSource:
@@ -40,12 +33,7 @@ class Traced(NamedTuple):
 
 
 def traced(recipe: Samples | Documents, number: int) -> Iterator[Traced]:
-    """Yield the spans of a sample, or that of a document, through nested recipes.
-
-    Args:
-        recipe: The recipe.
-        number: The number of the sample or the document.
-    """
+    """Yield the spans of a sample, or that of a document, through nested recipes."""
     for span in recipe.spans(number):
         yield from _followed(recipe, span, recipe.eos_id)
 
@@ -84,23 +72,14 @@ def _dataset(reader: TokenReader, position: int) -> tuple[TokenReader, int]:
 
 
 class StoredSequence(NamedTuple):
-    """The sequence of a source in the dataset that stores it.
+    """The sequence of a source in the dataset that stores it."""
 
-    Attributes:
-        dataset: The path of the dataset, as the recipe names it; None if the format does not know the file.
-        file: The file that holds the first token of the span; if the format does not know it, a path of the source.
-        number: The number of the sequence in the dataset.
-        begin: The position at which the sequence begins on the token axis of the source.
-        length: The length of the sequence in tokens.
-        sequences: The number of sequences of the dataset.
-    """
-
-    dataset: Place | None
-    file: Place
-    number: int
-    begin: int
-    length: int
-    sequences: int
+    dataset: Place | None  # as the recipe names it; None if the format does not know the file
+    file: Place  # that holds the first token of the span; if the format does not know it, a path of the source
+    number: int  # in the dataset
+    begin: int  # where it begins on the token axis of the source
+    length: int  # in tokens
+    sequences: int  # of the dataset
 
 
 def stored_sequence(traced_span: Traced) -> StoredSequence:
@@ -117,12 +96,7 @@ def stored_sequence(traced_span: Traced) -> StoredSequence:
 
 
 def traced_request(traced_span: Traced, path: Place) -> SourceRequest:
-    """Return the request that opens a dataset of the source of a span, as its recipe reads it.
-
-    Args:
-        traced_span: The span.
-        path: A path of the source.
-    """
+    """Return the request that opens a dataset of the source of a span, as its recipe reads it."""
     file, entry = traced_span.recipe.file, traced_span.recipe.file.sources[traced_span.span.source]
     options = given_options(entry.options)
     request = SourceRequest((path,), entry.format, entry.eos, options, entry.text, entry.split)

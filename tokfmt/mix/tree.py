@@ -46,10 +46,8 @@ class TreeRow:
 
 
 def explain(reader: object) -> list[TreeRow]:
-    """Return the rows of a recipe's tree: the recipe, then each source, followed by its sources.
-
-    Returns:
-        An empty list if the reader is not a recipe.
+    """Return the rows of a recipe's tree: the recipe, then each source, followed by its sources. The list is empty if
+    the reader is not a recipe.
     """
     if not isinstance(reader, (Samples, Documents)):
         return []

@@ -17,10 +17,5 @@ from tokfmt.stores.requests import are_of_parent
 
 
 def open_store(url: Url) -> Store:
-    """Open the store of an address.
-
-    Raises:
-        MissingDependencyError: If obstore is not installed.
-        OptionError: If the address or the configuration is not valid.
-    """
+    """Open the store of an address."""
     return ForkedStore(url) if are_of_parent() else stores.open_store(url)

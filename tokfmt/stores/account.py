@@ -27,23 +27,15 @@ Kind = Literal["get", "head", "list", "put", "delete"]
 
 @dataclass
 class Transfer:
-    """The requests that were sent to stores, and the bytes that were read and written.
-
-    Attributes:
-        requests: Number of requests of each kind. A list of more than 1,000 keys takes several.
-        read: Bytes that stores sent.
-        written: Bytes that stores received.
-        retries: Requests that tokfmt repeated. Those that the library repeats within a request are not counted.
-        slowest: Seconds of the slowest request.
-    """
+    """The requests that were sent to stores, and the bytes that were read and written."""
 
     requests: dict[Kind, int] = field(
         default_factory=lambda: dict.fromkeys(("get", "head", "list", "put", "delete"), 0)
-    )
-    read: int = 0
-    written: int = 0
-    retries: int = 0
-    slowest: float = 0.0
+    )  # a list of more than 1,000 keys takes several
+    read: int = 0  # bytes that stores sent
+    written: int = 0  # bytes that stores received
+    retries: int = 0  # that tokfmt repeated; those that the library repeats within a request are not counted
+    slowest: float = 0.0  # seconds of the slowest request
 
     def __bool__(self) -> bool:
         return any(self.requests.values())

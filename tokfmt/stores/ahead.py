@@ -28,21 +28,13 @@ Submit = Callable[[int, int], Future[Buffer]]
 
 @dataclass(eq=False)
 class Piece:
-    """A range that is requested.
+    """A range that is requested."""
 
-    Attributes:
-        start: Its first byte.
-        stop: The byte after its last.
-        future: Its bytes.
-        unread: Bytes that were not read yet.
-        used: The number of the read that used it last, or asked for it.
-    """
-
-    start: int
-    stop: int
-    future: Future[Buffer]
-    unread: int
-    used: int
+    start: int  # first byte
+    stop: int  # byte after its last
+    future: Future[Buffer]  # bytes
+    unread: int  # bytes that were not read yet
+    used: int  # number of the read that used it last, or asked for it
 
 
 @dataclass(eq=False)
@@ -70,10 +62,8 @@ class Ahead:
         self._reads = self.held = 0
 
     def begin(self, of: Hashable, start: int, stop: int) -> tuple[int, list[Piece]]:
-        """Begin a read of a range.
-
-        Returns:
-            The bytes that a reader has read that goes on here, and the pieces that hold a part of the range, ascending.
+        """Begin a read of a range. The result is the bytes that the reader has read that goes on here, and the pieces
+        that hold a part of the range, ascending.
         """
         with self._lock:
             self._reads += 1
@@ -87,15 +77,8 @@ class Ahead:
             return reader.run if reader is not None else 0, pieces
 
     def end(self, of: Hashable, start: int, stop: int, held: int, size: int, submit: Submit) -> None:
-        """End a read of a range: drop what it has read, and read ahead if it went on where a reader had ended.
-
-        Args:
-            of: The object.
-            start: The first byte that was read.
-            stop: The byte after the last.
-            held: The byte up to which there is no need to read ahead, `stop` or more.
-            size: Size of the object.
-            submit: Requests a range.
+        """End a read of a range: drop what it has read, and read ahead if it went on where a reader had ended. `held`
+        is the byte up to which there is no need to read ahead, `stop` or more.
         """
         with self._lock:
             state = self._objects.setdefault(of, _Object())

@@ -48,13 +48,8 @@ class Blocks:
             return {number for number in numbers if (of, number) in self._blocks}
 
     def put(self, of: Hashable, start: int, content: Buffer, size: int) -> None:
-        """Keep the complete blocks of a range.
-
-        Args:
-            of: The object.
-            start: First byte of the range, a multiple of `SIZE`.
-            content: The bytes of the range.
-            size: Size of the object: its last block may be shorter.
+        """Keep the complete blocks of a range. The range begins at a multiple of `SIZE`. The last block of an object of
+        `size` bytes may be shorter.
         """
         blocks = [bytes(block) for block in complete(start, content, size)]
         with self._lock:
@@ -73,12 +68,8 @@ class Blocks:
 
 
 def complete(start: int, content: Buffer, size: int) -> list[memoryview]:
-    """Return the complete blocks of a range that begins with a block.
-
-    Args:
-        start: First byte of the range, a multiple of `SIZE`.
-        content: The bytes of the range.
-        size: Size of the object: its last block may be shorter.
+    """Return the complete blocks of a range that begins with a block. The last block of an object of `size` bytes may
+    be shorter.
     """
     view = memoryview(content)
     blocks = [view[at : at + SIZE] for at in range(0, len(view), SIZE)]
@@ -93,14 +84,8 @@ def numbers_of(start: int, stop: int) -> range:
 
 
 def joined(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """Join blocks to ranges that one request reads each.
-
-    Args:
-        numbers: Numbers of blocks, ascending.
-
-    Returns:
-        The first block of each range, and the block after its last. Ranges bridge gaps of up to `GAP` bytes, and hold
-        at most `LARGEST` bytes.
+    """Join blocks to ranges that one request reads each. The blocks ascend. The result is the first block of each
+    range, and the block after its last. Ranges bridge gaps of up to `GAP` bytes, and hold at most `LARGEST` bytes.
     """
     ranges = list[tuple[int, int]]()
     for number in numbers:

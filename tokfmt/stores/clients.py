@@ -59,19 +59,13 @@ class Patience:
     """Wait before a request is repeated: longer each time, until `retry_seconds` have passed since the first try."""
 
     def __init__(self, stop: threading.Event | None = None) -> None:
-        """Begin with the first try.
-
-        Args:
-            stop: Ends a wait, because the caller gives up.
-        """
+        """Begin with the first try. `stop` ends a wait, because the caller gives up."""
         self._stop, self._limit = stop or threading.Event(), retry_seconds()
         self._began, self._wait = time.monotonic(), self._limit * _SHORTEST_WAIT
 
     def allows_another(self, after: float = 0.0) -> bool:
-        """Wait, and return True if the request is to be repeated.
-
-        Args:
-            after: Seconds after which the server wants to be asked again.
+        """Wait, and return True if the request is to be repeated. `after` is the seconds after which the server wants
+        to be asked again.
         """
         wait = max(after, self._wait * random.uniform(0.5, 1))  # noqa: S311 -- spreads requests
         if self._stop.is_set() or time.monotonic() + wait > self._began + self._limit:
@@ -87,9 +81,6 @@ def retry_seconds() -> float:
     """Return the seconds within which requests are repeated.
 
     The default is 2 minutes: servers that are overloaded recover in seconds, and a job should outlive that.
-
-    Raises:
-        OptionError: If the variable is not a number of seconds.
     """
     variable = os.environ.get(RETRY_TIMEOUT, "120")
     try:

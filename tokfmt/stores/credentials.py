@@ -56,30 +56,18 @@ _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 
 @dataclass(frozen=True)
 class S3Access:
-    """How to reach a bucket of S3.
+    """How to reach a bucket of S3."""
 
-    Attributes:
-        config: Configuration of `obstore.store.S3Store`. It may hold secrets: it is never shown or pickled.
-        asked: The credentials in words.
-        endpoint: Address of the server; "" for AWS.
-        region: Region of the bucket; "" if the server has to be asked.
-        provider: A credential provider of obstore, for credentials that expire; None for those in `config`.
-    """
-
+    # of `obstore.store.S3Store`; may hold secrets, and is never shown or pickled
     config: dict[str, Any] = field(repr=False)
-    asked: Asked
-    endpoint: str
-    region: str
-    provider: Any = field(default=None, repr=False)
+    asked: Asked  # credentials in words
+    endpoint: str  # address of the server; "" for AWS
+    region: str  # region of the bucket; "" if the server has to be asked
+    provider: Any = field(default=None, repr=False)  # a credential provider of obstore, for credentials that expire
 
 
 def s3_access(url: Url, options: StoreOptions) -> S3Access:
-    """Find the credentials, the endpoint and the region of a bucket of S3.
-
-    Raises:
-        OptionError: If the address has no valid bucket, or the endpoint has no encryption.
-        MissingDependencyError: If the profile needs boto3, which is not installed.
-    """
+    """Find the credentials, the endpoint and the region of a bucket of S3."""
     if not _BUCKET.fullmatch(url.authority):
         valid = "s3://BUCKET/KEY, a bucket of 2 to 255 letters, digits, dots, hyphens and underscores"
         raise OptionError(f"{printable(url)}: has no valid bucket (expected {valid})")
@@ -131,11 +119,7 @@ def _s3_credentials(name: str, profile: Mapping[str, str], options: StoreOptions
 
 
 def _key(settings: Mapping[str, str], where: str) -> dict[str, Any]:
-    """Return a key as the configuration of obstore.
-
-    Raises:
-        OptionError: If it has no secret.
-    """
+    """Return a key as the configuration of obstore."""
     if not settings.get("aws_secret_access_key"):
         raise OptionError(f"{where} has aws_access_key_id, and no aws_secret_access_key")
     return {name.removeprefix("aws_"): settings[name] for name in _KEYS if settings.get(name)}
@@ -170,23 +154,15 @@ def _boto3_provider(name: str) -> Any:
 
 @dataclass(frozen=True)
 class CloudAccess:
-    """How to reach a bucket of Google Cloud, or a container of Azure.
+    """How to reach a bucket of Google Cloud, or a container of Azure."""
 
-    Attributes:
-        config: Configuration of the store of obstore, beside what it reads from the environment itself.
-        asked: The credentials in words.
-    """
-
+    # of the store of obstore, beside what it reads from the environment itself
     config: dict[str, Any] = field(repr=False)
-    asked: Asked
+    asked: Asked  # credentials in words
 
 
 def google_access(options: StoreOptions) -> CloudAccess:
-    """Find the credentials of Google Cloud, as obstore and gcloud do.
-
-    Raises:
-        OptionError: If the endpoint has no encryption.
-    """
+    """Find the credentials of Google Cloud, as obstore and gcloud do."""
     config: dict[str, Any] = {}
     if options.endpoint:
         check_encrypted(options.endpoint, options)
@@ -202,11 +178,7 @@ def google_access(options: StoreOptions) -> CloudAccess:
 
 
 def azure_access(options: StoreOptions) -> CloudAccess:
-    """Find the credentials of Azure: a key, a signature or an application in the environment, or the program `az`.
-
-    Raises:
-        OptionError: If the endpoint has no encryption.
-    """
+    """Find the credentials of Azure: a key, a signature or an application in the environment, or the program `az`."""
     config: dict[str, Any] = {}
     endpoint = options.endpoint or os.environ.get("AZURE_STORAGE_ENDPOINT") or os.environ.get("AZURE_ENDPOINT")
     if endpoint:
@@ -265,11 +237,7 @@ def _answers(address: tuple[str, int], seconds: float) -> bool:
 
 
 def check_encrypted(address: str, options: StoreOptions) -> None:
-    """Check that an address is https, or on this machine, or that the user accepts it without encryption.
-
-    Raises:
-        OptionError: If it is not.
-    """
+    """Check that an address is https, or on this machine, or that the user accepts it without encryption."""
     parts, shown = urlsplit(address), server_of(address)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise OptionError(f"endpoint {shown}: is not an address (expected https://HOST)")

@@ -56,31 +56,20 @@ class CutError(Exception):
 
 
 class RefusedError(Exception):
-    """A request was not answered, or not as needed. Its text is made for `failure`.
-
-    Attributes:
-        after: Seconds after which the server wants to be asked again; 0 if it does not say.
-    """
+    """A request was not answered, or not as needed. Its text is made for `failure`."""
 
     def __init__(self, text: str, after: float = 0.0) -> None:
         super().__init__(text)
-        self.after = after
+        self.after = after  # seconds after which the server wants to be asked again; 0 if it does not say
 
 
 class Asked(NamedTuple):
-    """The identity with which a store sends requests, for messages.
+    """The identity with which a store sends requests, for messages."""
 
-    Attributes:
-        credentials: Where they come from, such as "profile work"; "" without credentials.
-        looked_in: Where tokfmt looked for credentials.
-        renewal: What to do when the credentials have expired.
-        server: The host that is asked, with its port; "" if the address names it, or the library knows it.
-    """
-
-    credentials: str
-    looked_in: tuple[str, ...] = ()
-    renewal: str = "Renew them"
-    server: str = ""
+    credentials: str  # where they come from, such as "profile work"; "" without credentials
+    looked_in: tuple[str, ...] = ()  # where tokfmt looked for credentials
+    renewal: str = "Renew them"  # what to do when the credentials have expired
+    server: str = ""  # host that is asked, with its port; "" if the address names it, or the library knows it
 
 
 def is_absent(error: BaseException) -> bool:
@@ -146,13 +135,8 @@ def is_denied(error: BaseException) -> bool:
 
 
 def failure(url: Url, error: BaseException, asked: Asked, tries: int = 0) -> Exception:
-    """Return the error to raise for a failed request, without any text of the library or the server.
-
-    Args:
-        url: The address that was asked.
-        error: What obstore raised.
-        asked: The credentials of the request.
-        tries: How often the request was sent; 0 if only obstore repeated it.
+    """Return the error to raise for a failed request, without any text of the library or the server. `tries` is how
+    often the request was sent; 0 if only obstore repeated it.
     """
     if isinstance(error, TokfmtError):
         return error
@@ -166,14 +150,8 @@ def failure(url: Url, error: BaseException, asked: Asked, tries: int = 0) -> Exc
 def write_failure(
     url: Url, error: BaseException, asked: Asked, tries: int = 0, *, conditional: bool = False
 ) -> Exception:
-    """Return the error to raise for a failed request that writes, as `failure` does for one that reads.
-
-    Args:
-        url: The address that was written.
-        error: What obstore raised.
-        asked: The credentials of the request.
-        tries: How often the request was sent; 0 if only obstore repeated it.
-        conditional: The request had a condition, which a status may say does not hold.
+    """Return the error to raise for a failed request that writes, as `failure` does for one that reads. If it is
+    conditional, a status may say that the condition does not hold.
     """
     if isinstance(error, TokfmtError):
         return error

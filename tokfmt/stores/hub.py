@@ -48,25 +48,15 @@ _NEXT = re.compile(r'<([^<>]+)>\s*;\s*rel="next"')
 
 
 class Named(NamedTuple):
-    """The repository, the revision and the path that an address names.
+    """The repository, the revision and the path that an address names."""
 
-    Attributes:
-        repository: As "ORG/NAME".
-        revision: A branch, a tag or a commit; "main" if the address has none.
-        path: The path in the repository; "" for the repository.
-    """
-
-    repository: str
-    revision: str
-    path: str
+    repository: str  # as "ORG/NAME"
+    revision: str  # branch, a tag or a commit; "main" if the address has none
+    path: str  # path in the repository; "" for the repository
 
 
 def named(url: Url) -> Named:
-    """Parse an address of the Hub.
-
-    Raises:
-        OptionError: If it has no repository.
-    """
+    """Parse an address of the Hub."""
     parts = re.fullmatch(r"([^/@]+/[^/@]+)(?:@(refs/[^/]+/[^/]+|[^/]+))?(?:/(.*))?", url.key)
     if url.authority not in KINDS or parts is None:
         raise OptionError(f"{url}: is not an address of the Hub (expected hf://datasets/ORG/NAME[@REVISION]/PATH)")
@@ -80,14 +70,7 @@ class HubStore(ObjectStore):
     """The repositories of one kind; see `files.store.Store`. Thread-safe."""
 
     def __init__(self, root: Url, endpoint: str, token: str, asked: Asked) -> None:
-        """Read below `hf://KIND`.
-
-        Args:
-            root: That address.
-            endpoint: Address of the Hub.
-            token: The token of the user; "" to send none.
-            asked: The token, for messages.
-        """
+        """Read below `root`, which is `hf://KIND`."""
         super().__init__(root, lambda region, use="read": None, asked, "", endpoint=endpoint, lists=False)
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._commits = dict[tuple[str, str], str]()
@@ -250,11 +233,7 @@ class HubStore(ObjectStore):
 
 
 def open_hub(url: Url, options: StoreOptions) -> HubStore:
-    """Open the datasets, or the models, of the Hub.
-
-    Raises:
-        OptionError: If the kind is another one, or the endpoint has no encryption.
-    """
+    """Open the datasets, or the models, of the Hub."""
     if url.authority not in KINDS:
         raise OptionError(f"{url}: is not an address of the Hub (expected hf://datasets/ORG/NAME[@REVISION]/PATH)")
     endpoint = (os.environ.get("HF_ENDPOINT") or ENDPOINT).rstrip("/")

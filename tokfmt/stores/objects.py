@@ -64,29 +64,19 @@ class ObjectStore(Store):
     """One bucket; see `files.store.Store`. Thread-safe. `web` and `hub` derive the stores that are only read.
 
     Its methods raise what those of `Store` raise, and FormatError if the store cannot be asked.
-
-    Attributes:
-        root: The address of the store.
-        can: The conditions of writes; None for a web server, which is only read.
     """
 
     def __init__(
         self, root: Url, connect: Connect, asked: Asked, region: str, *, endpoint: str = "", lists: bool
     ) -> None:
-        """Read and write through clients of obstore.
-
-        Args:
-            root: The address of the store.
-            connect: Returns a client for a region.
-            asked: The credentials, for messages.
-            region: The region to begin with.
-            endpoint: The address of the server, which knows the regions of its buckets; "" for that of the cloud.
-            lists: Whether the server lists keys. Web servers do not.
+        """Read and write through clients of obstore. `connect` returns a client for a region. `endpoint` is a server
+        that knows the regions of its buckets; "" for that of the cloud. Web servers do not list keys.
         """
         self.root, self._connect, self._asked, self._lists = root, connect, asked, lists
         self._client, self._region, self._endpoint = connect(region), region, endpoint
         self._writers, self._answered = dict[Use, Any](), False
         self._proven = not endpoint  # The servers of the clouds know conditions. Others may ignore them.
+        # conditions of writes; None for a web server, which is only read
         self.can = frozenset({IF_ABSENT, IF_MATCH}) if lists else None
 
     def status(self, key: str) -> Status:
@@ -225,11 +215,7 @@ class ObjectStore(Store):
         return self._send(key, content, self._mode(key, content, if_absent=if_absent, if_match=if_match), stop)
 
     def _prove(self, key: str) -> None:
-        """Write an object that is there again, under the condition that it is not. A server that does so ignores it.
-
-        Raises:
-            UnsupportedError: If the server ignores conditions. The object is deleted.
-        """
+        """Write an object that is there again, under the condition that it is not. A server that does so ignores it."""
         import obstore
 
         try:
@@ -243,11 +229,7 @@ class ObjectStore(Store):
         raise UnsupportedError(self._url(key), "cannot be written under a condition, which this server ignores")
 
     def _found(self, key: str, error: Exception) -> Identity | None:
-        """Return the identity of an object after a failed write; None if it does not exist.
-
-        Raises:
-            Exception: `error`, the failure of the write, if the store does not answer now.
-        """
+        """Return the identity of an object after a failed write; None if it does not exist."""
         try:
             return self._head(key)
         except FormatError:
@@ -294,11 +276,7 @@ class ObjectStore(Store):
         side_by_side(self.root, ((0, partial(one, some)) for some in batches), MOST_HELD, lambda _: None)
 
     def _mode(self, key: str, content: bytes | Path, *, if_absent: bool, if_match: Identity | None) -> PutMode:
-        """Return the condition of a write.
-
-        Raises:
-            FileExistsError: If it does not hold already.
-        """
+        """Return the condition of a write."""
         import obstore
 
         if if_match is None and (at_once(content) or not if_absent):
@@ -457,13 +435,8 @@ class ObjectStore(Store):
         stop: threading.Event | None = None,
     ) -> T:
         """Send a request, and repeat it while the server may answer yet. The error that it raises refers to no other.
-
-        Args:
-            url: The address that is asked, for messages.
-            call: Sends the request.
-            again: Returns True for another failure that it has mended. The request is then sent once more.
-            worded: Returns the error to raise.
-            stop: Set if the caller gives up.
+        `again` returns True for another failure that it has mended; the request is then sent once more. `worded`
+        returns the error to raise.
         """
         patience, mended, tries = Patience(stop), False, 0
         while True:
@@ -516,11 +489,8 @@ class ChangedError(Exception):
 
 
 def _identity(meta: Any, quotes: str = "") -> Identity:
-    """Return the identity of an object: its ETag, or the time of its last change if it has none.
-
-    Args:
-        meta: What obstore knows of it.
-        quotes: Quotes that the ETag lacks.
+    """Return the identity of an object: its ETag, or the time of its last change if it has none. `quotes` are those
+    that the ETag lacks.
     """
     tag = f"{quotes}{meta['e_tag']}{quotes}" if meta["e_tag"] else f"modified {meta['last_modified'].isoformat()}"
     return Identity(int(meta["size"]), tag)
@@ -530,10 +500,6 @@ def _tree(objects: Iterable[tuple[str, Any]], entry: Callable[[Any], Entry]) -> 
     """Return the entries of all directories that keys imply, by the path of the directory.
 
     An empty object with the name of a directory only marks it.
-
-    Args:
-        objects: The key of each object, and what obstore knows of it.
-        entry: Returns the entry of an object.
     """
     tree = defaultdict[str, dict[str, Entry]](dict)
     for path, meta in objects:

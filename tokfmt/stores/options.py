@@ -17,31 +17,18 @@ _SECRETS = ("access_key_id", "secret_access_key", "session_token", "account_key"
 
 @dataclass(frozen=True)
 class StoreOptions:
-    """Options of all stores of a process.
+    """Options of all stores of a process."""
 
-    Attributes:
-        endpoint: Address of a server that speaks the protocol of S3, GCS or Azure, such as "https://minio.example:9000".
-        region: Region of the buckets; "" to ask the server.
-        profile: Profile in ~/.aws/config and ~/.aws/credentials; "" for AWS_PROFILE, or `default`.
-        anonymous: Send no credentials.
-        requester_pays: Accept the cost of requests to buckets that bill the reader.
-        allow_http: Accept addresses without encryption. Servers of this machine are always accepted.
-    """
-
-    endpoint: str = ""
-    region: str = ""
-    profile: str = ""
+    endpoint: str = ""  # of a server that speaks the protocol of S3, GCS or Azure, such as "https://minio.example:9000"
+    region: str = ""  # region of the buckets; "" to ask the server
+    profile: str = ""  # profile in ~/.aws/config and ~/.aws/credentials; "" for AWS_PROFILE, or `default`
     anonymous: bool = False
-    requester_pays: bool = False
-    allow_http: bool = False
+    requester_pays: bool = False  # accept the cost of requests to buckets that bill the reader
+    allow_http: bool = False  # Accept addresses without encryption. Servers of this machine are always accepted.
 
     @staticmethod
     def of(values: Iterable[str] | Mapping[str, object]) -> StoreOptions:
-        """Return the options of `NAME=VALUE` words, or of a mapping of names to values.
-
-        Raises:
-            OptionError: If a name is unknown or that of a secret, or a value is not true or false where one is needed.
-        """
+        """Return the options of `NAME=VALUE` words, or of a mapping of names to values."""
         values = given_options(values)
         for name in values:
             if name.lower().replace("-", "_") in _SECRETS:

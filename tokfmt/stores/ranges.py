@@ -24,29 +24,18 @@ _AT_ONCE = 4  # Requests of LARGEST bytes that one read has under way, or holds.
 
 
 class Version(NamedTuple):
-    """A version of an object.
+    """A version of an object."""
 
-    Attributes:
-        of: A value that no other version of any object has.
-        url: The address, for messages.
-        size: Size in bytes.
-        kept: Whether its blocks may be kept, because its tag tells it from all other versions.
-        fetch: Requests a range of at most `LARGEST` bytes, and returns exactly its bytes.
-    """
-
-    of: Hashable
-    url: Url
+    of: Hashable  # no other version of any object has it
+    url: Url  # for messages
     size: int
-    kept: bool
-    fetch: Callable[[int, int], Buffer]
+    kept: bool  # its blocks may be kept, because its tag tells it from all other versions
+    fetch: Callable[[int, int], Buffer]  # requests a range of at most `LARGEST` bytes, and returns exactly its bytes
 
 
 def read(version: Version, ranges: Sequence[tuple[int, int]]) -> Iterator[Buffer]:
-    """Yield the bytes of ranges, in order, as they arrive.
-
-    Args:
-        version: The object.
-        ranges: The first byte of each range, and the byte after its last. None is beyond the end.
+    """Yield the bytes of ranges, in order, as they arrive. A range is its first byte, and the byte after its last, none
+    beyond the end.
     """
     if not ranges:
         return
@@ -65,13 +54,8 @@ def read(version: Version, ranges: Sequence[tuple[int, int]]) -> Iterator[Buffer
 
 
 def prefetch(version: Version, ranges: Sequence[tuple[int, int]], *, keep: bool) -> None:
-    """Request ranges that will be read, side by side.
-
-    Args:
-        version: The object.
-        ranges: As for `read`.
-        keep: They are an index or a footer: they are held until they are read, whatever their size, and few are kept.
-            Others are held if there is room for them.
+    """Request ranges that will be read, side by side. With `keep`, they are an index or a footer: they are held until
+    they are read, whatever their size, and few are kept. Others are held if there is room for them.
     """
     if not keep or not version.kept:
         AHEAD.ask(
@@ -143,13 +127,8 @@ def _streamed(version: Version, ranges: Sequence[tuple[int, int]], pieces: Seque
 
 
 def _spans(wanted: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, int]], list[int]]:
-    """Join ranges that are close together to spans of at most `LARGEST` bytes, which one request reads each.
-
-    Args:
-        wanted: Ranges of at most `LARGEST` bytes.
-
-    Returns:
-        The spans, ascending; and the number of the span of each range.
+    """Join ranges that are close together to spans of at most `LARGEST` bytes, which one request reads each. The result
+    is the spans, ascending; and the number of the span of each range.
     """
     spans, of = list[tuple[int, int]](), [0] * len(wanted)
     for number in sorted(range(len(wanted)), key=wanted.__getitem__):

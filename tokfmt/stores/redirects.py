@@ -31,19 +31,12 @@ _LEADS_ON = (301, 302, 303, 307, 308)
 
 
 class Answer(NamedTuple):
-    """An answer of a server, whose body is not read yet.
+    """An answer of a server, whose body is not read yet."""
 
-    Attributes:
-        address: The address that was asked.
-        status: The status code.
-        headers: The headers.
-        body: The body, to read from.
-    """
-
-    address: str
+    address: str  # that was asked
     status: int
     headers: Message
-    body: Any
+    body: Any  # to read from
 
     @property
     def leads_on(self) -> bool:
@@ -51,12 +44,7 @@ class Answer(NamedTuple):
         return self.status in _LEADS_ON and "Location" in self.headers
 
     def check(self) -> Answer:
-        """Return the answer.
-
-        Raises:
-            FileNotFoundError: If there is no such page.
-            RefusedError: If it has another status than 200 or 206.
-        """
+        """Return the answer."""
         if self.status in (404, 410):
             raise FileNotFoundError(self.status)
         if self.status not in (200, 206):
@@ -75,16 +63,7 @@ class _AsTheyAre(urllib.request.HTTPErrorProcessor):
 
 
 def ask(address: str, headers: Mapping[str, str], *, method: str = "GET") -> Answer:
-    """Send a request. No redirect is followed.
-
-    Args:
-        address: An address of http or https.
-        headers: The headers.
-        method: The method.
-
-    Raises:
-        RefusedError: If there is no answer, or the server may answer later; see `failures.may_pass`.
-    """
+    """Send a request. No redirect is followed."""
     plain, credentials = _without_user(address)
     request = urllib.request.Request(plain, None, {**credentials, **headers}, method=method)  # noqa: S310 -- http or https
     opener = urllib.request.build_opener(_AsTheyAre)
@@ -115,17 +94,7 @@ def _after(headers: Message) -> float:
 
 
 def followed(url: Url, address: str, headers: Mapping[str, str]) -> Answer:
-    """Send a request and follow at most `REDIRECTS` redirects. A user name and a password stay with their server.
-
-    Args:
-        url: The address that the user gave, for messages.
-        address: The complete address.
-        headers: The headers.
-
-    Raises:
-        UnsafeError: If a redirect leads to an address that tokfmt does not read from.
-        RefusedError: If there is no answer.
-    """
+    """Send a request and follow at most `REDIRECTS` redirects. A user name and a password stay with their server."""
     answer = ask(address, headers)
     for _ in range(REDIRECTS):
         if not answer.leads_on:
@@ -139,14 +108,8 @@ def followed(url: Url, address: str, headers: Mapping[str, str]) -> Answer:
 
 
 def next_address(url: Url, answer: Answer) -> str:
-    """Return the address to which a redirect leads.
-
-    Args:
-        url: The address that the user gave, for messages. Its host is trusted, even if it is a private one.
-        answer: The redirect.
-
-    Raises:
-        UnsafeError: If it leads away from encryption, from the web, or into the network of this machine.
+    """Return the address to which a redirect leads. The host of `url`, which the user gave, is trusted, even if it is a
+    private one.
     """
     before, after = urlsplit(answer.address), urlsplit(urljoin(answer.address, str(answer.headers["Location"])))
     if after.scheme not in ("http", "https") or not after.hostname:

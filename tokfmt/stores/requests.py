@@ -106,10 +106,8 @@ def _threads(url: Url) -> _Threads:
 
 
 def request(url: Url, call: Callable[[], T]) -> T:
-    """Call a function in a thread and return what it returns. Ctrl-C ends the wait, and the call is left alone.
-
-    Raises:
-        UnsupportedError: If this process was forked from one that has sent requests: obstore would hang.
+    """Call a function in a thread and return what it returns. Ctrl-C ends the wait, and the call is left alone. A
+    process that was forked from one that has sent requests cannot: obstore would hang.
     """
     return waited(url, submit(url, call))
 
@@ -126,29 +124,15 @@ def waited(url: Url, future: Future[T]) -> T:
 
 
 def submit(url: Url, call: Callable[[], T], *, urgent: bool = True) -> Future[T]:
-    """Call a function in a thread, and return the future of what it returns.
-
-    Args:
-        url: The address that is asked, for messages.
-        call: The function.
-        urgent: A caller waits for it. Other calls wait until no urgent one does.
-
-    Raises:
-        UnsupportedError: As `request`.
+    """Call a function in a thread, and return the future of what it returns. Calls that are not urgent wait until no
+    urgent one does.
     """
     return _threads(url).submit(call, urgent=urgent)
 
 
 def in_order(url: Url, calls: Iterable[Callable[[], T]], at_once: int = AT_ONCE) -> Iterator[T]:
     """Call functions side by side and yield what they return, in order. The rest is cancelled if the caller leaves.
-
-    Args:
-        url: The address that is asked, for messages.
-        calls: The functions.
-        at_once: The number of results that are under way or wait for the caller, which bounds the memory.
-
-    Raises:
-        UnsupportedError: As `request`.
+    `at_once` results are under way or wait for the caller, which bounds the memory.
     """
     left, under_way = iter(calls), deque[Future[T]]()
     try:
@@ -182,16 +166,8 @@ def side_by_side(url: Url, calls: Iterable[tuple[int, Stoppable[T]]], most: int,
     """Call functions side by side, and report what each returns.
 
     If one of them raises, or the caller stops, those that run are stopped, and the others do not start. What they have
-    done by then is reported as well.
-
-    Args:
-        url: An address of the store.
-        calls: The weight of each call, such as the bytes that it holds in memory, and the call.
-        most: Weight of the calls that run at once. One call always runs.
-        done: Called in this thread with each result.
-
-    Raises:
-        UnsupportedError: As `request`.
+    done by then is reported as well. A call comes with its weight, such as the bytes that it holds in memory. Calls of
+    the weight `most` run at once, and one call always runs. `done` is called in this thread with each result.
     """
     threads, stop = _threads(url), threading.Event()
     ended: queue.SimpleQueue[Future[T]] = queue.SimpleQueue()

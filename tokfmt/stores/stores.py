@@ -23,12 +23,7 @@ if TYPE_CHECKING:
 
 
 def open_store(url: Url) -> ObjectStore:
-    """Open the store of an address.
-
-    Raises:
-        MissingDependencyError: If obstore is not installed.
-        OptionError: If the address or the configuration is not valid.
-    """
+    """Open the store of an address."""
     try:
         import obstore.exceptions
     except ImportError as error:

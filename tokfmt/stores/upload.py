@@ -53,18 +53,8 @@ def requests_of(size: int) -> int:
 def send(
     client: Any, key: str, content: bytes | Path, mode: PutMode, stop: threading.Event | None = None
 ) -> tuple[int, str]:
-    """Write an object, and return the size and the ETag that the server states.
-
-    Args:
-        client: The client of obstore.
-        key: The object.
-        content: Its bytes, or the file that holds them.
-        mode: The condition. A file that is written in parts has none.
-        stop: Ends an upload in parts without an object.
-
-    Raises:
-        OutageError: If the file cannot be read, or changes.
-        Exception: What obstore raises.
+    """Write an object, and return the size and the ETag that the server states. A file that is written in parts has no
+    condition. `stop` ends an upload in parts without an object.
     """
     import obstore
 
@@ -87,14 +77,10 @@ def send(
 
 
 class _Pieces:
-    """The bytes of a file as an iterator that raises when the upload is to stop.
-
-    Attributes:
-        failed: What it raised, which obstore reports as an error of its own.
-    """
+    """The bytes of a file as an iterator that raises when the upload is to stop."""
 
     def __init__(self, content: bytes | Path, size: int, stop: threading.Event) -> None:
-        self.failed: BaseException | None = None
+        self.failed: BaseException | None = None  # what it raised, which obstore reports as an error of its own
         self._pieces = self._read(content, size, stop)
 
     def __iter__(self) -> Iterator[bytes]:
@@ -145,11 +131,7 @@ def _whole(path: Path, size: int) -> bytes:
 
 
 def size_of(content: bytes | Path) -> int:
-    """Return the size of the content in bytes.
-
-    Raises:
-        OutageError: If the file cannot be read.
-    """
+    """Return the size of the content in bytes."""
     if isinstance(content, bytes):
         return len(content)
     try:
@@ -172,11 +154,7 @@ def _changed(path: Path) -> SourceChangedError:
 
 
 def same(url: Url, size: int, stated: Identity) -> None:
-    """Compare the size that a server states of an object with the bytes that it was sent.
-
-    Raises:
-        OutageError: If they differ.
-    """
+    """Compare the size that a server states of an object with the bytes that it was sent."""
     if stated.size != size:
         problem = f"another writer changed it (expected {size:,} bytes, found {stated.size:,})"
         raise OutageError(f"{printable(url)}: cannot be written: {problem}")

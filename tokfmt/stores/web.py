@@ -42,17 +42,11 @@ _SAFE = "/:@!$&'()*+,;=~%"
 
 
 class _Page(NamedTuple):
-    """The facts that the first request for a page found.
-
-    Attributes:
-        identity: The identity of the page.
-        client: The client that reads its ranges, and the key there.
-        copy: The page as it was read whole, if its server serves no ranges.
-    """
+    """The facts that the first request for a page found."""
 
     identity: Identity
-    client: tuple[Any, str]
-    copy: mmap.mmap | bytes | None = None
+    client: tuple[Any, str]  # that reads its ranges, and the key there
+    copy: mmap.mmap | bytes | None = None  # the page as it was read whole, if its server serves no ranges
 
 
 class WebStore(ObjectStore):
@@ -161,11 +155,7 @@ class _Bounded:
         self.url, self.answer, self.left = url, answer, MOST_COPIED
 
     def read(self, size: int = -1, /) -> bytes:
-        """Return at most so many bytes.
-
-        Raises:
-            UnsupportedError: If there are more than `MOST_COPIED`.
-        """
+        """Return at most so many bytes."""
         content: bytes = self.answer.body.read(size)
         self.left -= len(content)
         if self.left < 0:
@@ -203,11 +193,7 @@ def _connected(address: str) -> HTTPStore:
 
 
 def open_web(url: Url, options: StoreOptions) -> WebStore:
-    """Open a web server. An address with a query is a store of one page, as its signature is for that page alone.
-
-    Raises:
-        OptionError: If the address has no encryption.
-    """
+    """Open a web server. An address with a query is a store of one page, as its signature is for that page alone."""
     if url.query:
         _SIGNED.add(url.authority)
     root = url if url.query else Url(url.scheme, url.authority)
