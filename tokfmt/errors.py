@@ -96,13 +96,7 @@ def _rebuild(kind: type[TokfmtError], args: tuple[object, ...], state: dict[str,
 
 
 def replace_paths(error: TokfmtError, real: Path, shown: Path) -> None:
-    """Replace the path of a hidden file in the message, the notes and the attributes of an error.
-
-    Args:
-        error: The error, which is changed.
-        real: The path of the hidden file.
-        shown: The path that the user gave: the destination.
-    """
+    """Replace the path of a hidden file in the message, the notes and the attributes of an error."""
     names = [(str(real), str(shown)), (printable(real), printable(shown))]
 
     def replaced(text: str) -> str:
@@ -362,13 +356,7 @@ class DestinationExistsError(ConversionError):
     """The destination already exists."""
 
     def __init__(self, path: Path, why_not: str = "", *, has_overwrite: bool = True) -> None:
-        """Build the message.
-
-        Args:
-            path: The destination.
-            why_not: The reason why `overwrite` does not replace it, such as "it is a FIFO"; "" if `overwrite` does.
-            has_overwrite: The command has the option `overwrite`. Without it, the message has only the reason.
-        """
+        """Build the message. A command without the option `overwrite` has only the reason `why_not`."""
         self.path = str(path)
         if not has_overwrite:
             super().__init__(f"{printable(path)}: already exists: {why_not}. Choose another destination")
@@ -465,15 +453,9 @@ def _installs(packages: Sequence[str]) -> str:
 
 
 def missing_package(error: ModuleNotFoundError, purpose: str, needs: Sequence[str] = ()) -> MissingDependencyError:
-    """Return the error for a failed import: tokfmt was installed with numpy only, or without an extra.
-
-    Args:
-        error: The failed import.
-        purpose: What needs the package.
-        needs: The pip names of all packages that it needs. The message lists all that are missing.
-
-    Raises:
-        ModuleNotFoundError: If a module of tokfmt itself is missing, which is a bug.
+    """Return the error for a failed import: tokfmt was installed with numpy only, or without an extra. `needs` are the
+    pip names of all packages; the message lists all that are missing. A missing module of tokfmt itself is a bug, and
+    raised as it is.
     """
     from importlib.util import find_spec
 

@@ -309,16 +309,7 @@ def recipe(
 
 
 def dataset_of_recipe(reader: TokenReader | TextRecipe, notes: tuple[str, ...], origin: tuple[Opened, ...]) -> Dataset:
-    """Return the reader of a recipe as a Dataset: a `Recipe` if the recipe has samples.
-
-    Args:
-        reader: The reader of the recipe.
-        notes: The notes on its sources.
-        origin: Its opened sources.
-
-    Raises:
-        OptionError: If the recipe has text sources, and is not yet stored.
-    """
+    """Return the reader of a recipe as a Dataset: a `Recipe` if the recipe has samples."""
     if isinstance(reader, TextRecipe):
         raise reader.unprepared()
     inferred = reader.info.inferred

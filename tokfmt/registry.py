@@ -104,11 +104,7 @@ def names() -> list[str]:
 
 @functools.cache
 def get(name: str) -> Format:
-    """Return the format of a name.
-
-    Raises:
-        OptionError: If there is no such format (the message lists the nearest name), or its package cannot be used.
-    """
+    """Return the format of a name."""
     point = _points().get(name)
     if point is None:
         known = names()
@@ -163,13 +159,7 @@ def detect(path: PlaceLike) -> Format:
 
 
 def detected(path: PlaceLike) -> tuple[Format, dict[Place, File]]:
-    """Return the format of an existing file or directory, by its content, and the open files that were looked at.
-
-    Raises:
-        FormatError: If the path cannot be read.
-        UnknownFormatError: If no format claims it. The message describes the content, and has a remedy.
-        AmbiguousFormatError: If several formats claim it with the same confidence.
-    """
+    """Return the format of an existing file or directory, by its content, and the open files that were looked at."""
     with files_at_hand():
         probe = probe_of(path)
         return _recognized(path, probe, candidates(probe)), probe.files or {}
@@ -200,11 +190,7 @@ def _recognized(path: PlaceLike, probe: Probe, claims: Mapping[str, int]) -> For
 
 
 def dataset_of(path: AnyPlace) -> AnyPlace:
-    """Return the dataset that a file belongs to: its directory, the main file of the dataset, or the file itself.
-
-    Args:
-        path: An existing file. If no format recognizes it, it is returned unchanged.
-    """
+    """Return the dataset that a file belongs to: its directory, the main file of the dataset, or the file itself."""
     if store := next((parent for parent in path.parents if parent.suffix == ".zarr"), None):
         return store
     with contextlib.suppress(FormatError):  # The command that reads the file reports the error.
@@ -233,12 +219,8 @@ def _whole(probe: Probe, claims: Mapping[str, int]) -> str:
 
 def _refuse_foreign(path: PlaceLike, probe: Probe, *, claimed: bool, head_only: bool) -> None:
     """Raise UnknownFormatError if no format claims the path, or none by a magic number and that of another kind fits.
-
-    Args:
-        path: The path, as given.
-        probe: A look at it.
-        claimed: True if a format claims it.
-        head_only: Look at no more of the file than at the head that was read already.
+    `claimed` is True if a format claims it. With `head_only`, no more of the file is looked at than the head that was
+    read already.
     """
     from tokfmt.unsupported import foreign, overruling
 
@@ -300,9 +282,6 @@ def of_prefix(path: Place) -> Place:
     """Return a file of the dataset with a prefix; the path itself if it exists or is not a prefix.
 
     Formats with `Format.prefix` name a dataset by a prefix: `data/my_text_document` for its .bin and .idx.
-
-    Raises:
-        FormatError: If the path cannot be examined.
     """
     try:
         path.status()
@@ -358,9 +337,6 @@ def for_destination(path: PlaceLike) -> Format:
     """Return the format that the name of a destination implies.
 
     If several fit, the format with the longest suffix or pattern wins.
-
-    Raises:
-        OptionError: If the name implies no format, or several.
     """
     name = (path if isinstance(path, Place) else LocalPlace(path)).name
     fitting = _named(name)

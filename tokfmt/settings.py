@@ -12,15 +12,8 @@ from tokfmt.errors import missing_package
 
 @contextmanager
 def settings(name: str, storage_options: Mapping[str, str | bool] | None = None) -> Iterator[None]:
-    """Apply the keywords for stores inside of a public function.
-
-    Args:
-        name: The name of the function, for the error of a missing package.
-        storage_options: Options of stores, which hold for this process and its workers until others are given.
-
-    Raises:
-        OptionError: If an option of stores is not valid.
-        MissingDependencyError: If the function needs a package that is not installed.
+    """Apply the keywords for stores inside of a public function. Options of stores hold for this process and its
+    workers until others are given.
     """
     try:
         if storage_options is not None:
@@ -33,9 +26,5 @@ def settings(name: str, storage_options: Mapping[str, str | bool] | None = None)
 
 
 def count(name: str, value: int | None, minimum: int = 1) -> int | None:
-    """Return the value of a keyword that counts something.
-
-    Raises:
-        OptionError: If it is not a whole number of at least `minimum`.
-    """
+    """Return the value of a keyword that counts something."""
     return None if value is None else int(fit(name, value, int, {"minimum": minimum, "maximum": sys.maxsize}))

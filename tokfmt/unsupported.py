@@ -31,19 +31,12 @@ _SHARD = r"(chunk-\d+-\d+(\.[\w:]+)?\.bin|shard\.\d+\.mds(\.\w+)?)"
 
 
 class Sign(NamedTuple):
-    """A kind of path that no format claims.
+    """A kind of path that no format claims."""
 
-    Attributes:
-        name: What it is, in words that follow `verb`.
-        step: What to do, a sentence without its full stop.
-        certain: True if it overrules a format that claims the file by name only.
-        verb: "is"; "looks like" if the numbers in a file show what it is.
-    """
-
-    name: str
-    step: str
-    certain: bool = True
-    verb: str = "is"
+    name: str  # in words that follow `verb`
+    step: str  # what to do, a sentence without its full stop
+    certain: bool = True  # overrules a format that claims the file by name only
+    verb: str = "is"  # "looks like" if the numbers in a file show what it is
 
     @property
     def readable(self) -> bool:

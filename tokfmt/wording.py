@@ -128,12 +128,7 @@ def columns(rows: Sequence[Sequence[str]], words: Collection[int] = (0,)) -> lis
 
 def html_table(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]], notes: Iterable[str] = ()) -> str:
     """Return a table for notebooks, in which all text is escaped. Numbers are grouped, and other cells left-aligned.
-
-    Args:
-        title: The line above the table.
-        heads: The names of the columns.
-        rows: The cells of each row; the cell of None is empty.
-        notes: Lines between the title and the table.
+    The cell of None is empty.
     """
 
     def cells(tag: str, row: Sequence[object]) -> str:
@@ -147,12 +142,8 @@ def html_table(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]
 
 
 def separator_words(separator: int, origin: str, seen: str) -> str:
-    """Return what every command says of a separator: the ID, how it is known, and how many sequences have it.
-
-    Args:
-        separator: The ID.
-        origin: How it is known, in words.
-        seen: `Gap.seen`.
+    """Return what every command says of a separator: the ID, how it is known, and how many sequences have it. `seen` is
+    `Gap.seen`.
     """
     known = "; ".join(words for words in (origin, seen) if words)
     return f"{separator} ({known})" if known else str(separator)

@@ -47,11 +47,8 @@ class LazyAttribute:
     """An attribute of a format that is imported on first access: a function, a class or a table.
 
     Detection asks every format, and only one is read, so the reader, the writer and the check of a format are in
-    separate modules. If a package is missing, the error lists all missing packages of the format's `packages`.
-
-    Args:
-        module: Module of the attribute.
-        name: Name of the attribute. A table of codes or repairs becomes a function that returns it.
+    separate modules. If a package is missing, the error lists all missing packages of the format's `packages`. A table
+    of codes or repairs becomes a function that returns it.
     """
 
     def __init__(self, module: str, name: str) -> None:
@@ -81,14 +78,8 @@ def option(default: T, text: str = "", *, minimum: int | None = None, maximum: i
 
 
 def parse_count(text: str, *, of_bytes: bool = False) -> int:
-    """Parse a whole number: `1_000_000`, `1,000,000`, `1e6`, `10M`, `4Ki`, `2B` (2e9).
-
-    Args:
-        text: The number.
-        of_bytes: It counts bytes: `B` at the end is their unit, as in `10MB`.
-
-    Raises:
-        OptionError: If it is not a whole number, or has more than 21 digits.
+    """Parse a whole number: `1_000_000`, `1,000,000`, `1e6`, `10M`, `4Ki`, `2B` (2e9). If it is `of_bytes`, `B` at the
+    end is their unit, as in `10MB`.
     """
     plain = text.strip().replace("_", "")
     if re.match(r"-?[1-9]\d{0,2}(,\d{3})+(?![\d,])", plain):  # `0,1` is a list, not the number 1.
@@ -122,16 +113,8 @@ def nearest(name: str, choices: Iterable[str]) -> str | None:
 
 
 def parse_options(kind: type[T], pairs: Iterable[str] | Mapping[str, object], owner: str) -> T:
-    """Build an options dataclass from `key=value` words, or from a mapping of values.
-
-    Args:
-        kind: A frozen dataclass whose fields all have defaults.
-        pairs: Words such as `layout=A`, or {"layout": "A"}.
-        owner: The format, for messages ("modalities").
-
-    Raises:
-        OptionError: If an option is unknown (the message has the nearest one), a value has the wrong type, or a number
-            is out of bounds.
+    """Build an options dataclass from `key=value` words, or from a mapping of values. The fields of the dataclass all
+    have defaults.
     """
     known, hints = {f.name: f for f in fields(cast("Any", kind))}, hints_of(cast("Any", kind))
     given: dict[str, object] = {}
@@ -161,18 +144,10 @@ def _typed(text: str, kinds: Sequence[Any]) -> object:
 
 
 def fit(what: str, value: object, hint: Any, bounds: Mapping[str, Any] | None = None, *, name: str = "") -> Any:
-    """Return a value in the type of a field. Every option, keyword and key of a recipe passes here.
-
-    Args:
-        what: The field, for the message.
-        value: The value. A whole number may be a float or a number of numpy, and a list of text may be one text.
-        hint: The type of the field: `int`, `float`, `Fraction`, `str`, `bool`, `tuple[str, ...]`, `Literal[...]`, or a
-            union of some of these and None.
-        bounds: The `minimum` and the `maximum` of a number, as `option` has them.
-        name: The name of the option (default: `what`).
-
-    Raises:
-        OptionError: If the value has another type, or is out of bounds.
+    """Return a value in the type of a field. Every option, keyword and key of a recipe passes here. A whole number may
+    be a float or a number of numpy, and a list of text may be one text. `hint` is `int`, `float`, `Fraction`, `str`,
+    `bool`, `tuple[str, ...]`, `Literal[...]`, or a union of some of these and None. `bounds` are the `minimum` and the
+    `maximum` of a number, as `option` has them. `name` is that of the option (default: `what`).
     """
     low, high = (bounds or {}).get("minimum"), (bounds or {}).get("maximum")
     kinds = kinds_of(hint)
@@ -232,11 +207,7 @@ def kinds_of(hint: Any) -> tuple[Any, ...]:
 
 
 def given_options(pairs: Iterable[str] | Mapping[str, object]) -> Mapping[str, object]:
-    """Return options by name, from `key=value` words (one word may be a plain str), or from a mapping, unchanged.
-
-    Raises:
-        OptionError: If a word has another form.
-    """
+    """Return options by name, from `key=value` words (one word may be a plain str), or from a mapping, unchanged."""
     if isinstance(pairs, Mapping):
         return pairs
     found: dict[str, object] = {}

@@ -63,12 +63,8 @@ def share() -> int:
 
 
 def _settings(controller: str, second: str, first: str) -> Iterator[list[str]]:
-    """Yield the words of a setting in the process's group and in each group above it.
-
-    Args:
-        controller: Name of the controller.
-        second: Name of the setting in version 2.
-        first: Name of the setting in version 1.
+    """Yield the words of a setting in the process's group and in each group above it. `second` and `first` are its
+    names in version 2 and 1.
     """
     try:
         lines = _OWN.read_text().splitlines()
@@ -120,10 +116,7 @@ def share_freed_memory() -> None:
 class Recent(Generic[K, V]):
     """A cache of the most recently used values, up to a total size. The last value is kept whatever its size.
 
-    Thread-safe. A pickle of it is empty.
-
-    Args:
-        limit: Total size, in the unit of `put`: bytes, or values.
+    Thread-safe. A pickle of it is empty. The limit is the total size, in the unit of `put`: bytes, or values.
     """
 
     def __init__(self, limit: int) -> None:

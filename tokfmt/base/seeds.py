@@ -49,9 +49,5 @@ def random_order(count: int, seed: int, purpose: int) -> Iterator[int]:
 
 
 def check_seed(seed: int, option: str) -> int:
-    """Return the seed as an int.
-
-    Raises:
-        OptionError: If it is not an integer from 0 to 2^64-1.
-    """
+    """Return the seed as an int; refuse what is not an integer from 0 to 2^64-1."""
     return int(fit(option, seed, int, {"minimum": 0, "maximum": (1 << 64) - 1}))

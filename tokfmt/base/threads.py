@@ -15,12 +15,8 @@ R = TypeVar("R")
 def in_threads(function: Callable[[I], R], items: Iterable[I], jobs: int) -> Iterator[R]:
     """Yield the result of every item, in order. At most two results per thread are computed ahead.
 
-    Commands that convert and count use `run.plan.Workers.map` instead, whose workers may be processes.
-
-    Args:
-        function: A function that threads may call.
-        items: Its arguments.
-        jobs: Number of threads. With 1, this thread does the work.
+    Commands that convert and count use `run.plan.Workers.map` instead, whose workers may be processes. With 1 job, this
+    thread does the work.
     """
     if jobs <= 1:
         yield from map(function, items)

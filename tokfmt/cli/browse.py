@@ -116,10 +116,8 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
 
 @contextlib.contextmanager
 def _uncollected(*, frozen: bool) -> Iterator[None]:
-    """Search for no cycles among what is imported, which has none: three searches would take 0.1 s.
-
-    Args:
-        frozen: Search for none later either, as this would block the screen for 0.2 s.
+    """Search for no cycles among what is imported, which has none: three searches would take 0.1 s. If `frozen`, later
+    searches are left out too, as one would block the screen for 0.2 s.
     """
     gc.disable()
     try:
@@ -141,11 +139,7 @@ def _say_how_to_come_back(app: Any) -> None:
 
 
 def _run_until_closed(app: Any, run: Callable[[], Result]) -> Result:
-    """Run an app until it closes; a signal closes it and then ends the process like any command.
-
-    Raises:
-        RuntimeError: The app failed.
-    """
+    """Run an app until it closes; a signal closes it and then ends the process like any command."""
     from tokfmt.browser.app import Quit
     from tokfmt.browser.signals import Signals
     from tokfmt.cli.signals import Interrupted, check

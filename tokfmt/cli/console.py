@@ -58,13 +58,8 @@ def listed(
     """Print the JSON document `tokfmt.NAME/1` whose list `shown` is read meanwhile.
 
     An item that cannot be read is not printed. Its error is a document of its own if it is the first one; else it ends
-    this one (`ending`).
-
-    Args:
-        name: The name of the document.
-        facts: What stands before the list.
-        items: The text of each item, ASCII, in pieces, of which memory holds a few.
-        ended: Returns what stands behind the list.
+    this one (`ending`). `facts` stands before the list, and what `ended` returns behind it. The text of an item is
+    ASCII, in pieces, of which memory holds a few.
     """
     import json
     from tempfile import SpooledTemporaryFile
@@ -304,14 +299,7 @@ def settle() -> None:
 
 
 def annotate(level: str, path: str, title: str, message: str) -> None:
-    """Print an annotation, which GitHub shows at a file; outside of a workflow, print nothing.
-
-    Args:
-        level: "error", "warning" or "notice".
-        path: The file.
-        title: Heading of the annotation.
-        message: Its text.
-    """
+    """Print an annotation, which GitHub shows at a file; outside of a workflow, print nothing."""
     if not in_workflow():
         return
     line = f"::{level} file={_property(path)},title={_property(title)}::{_command_text(message)}"

@@ -328,15 +328,10 @@ def _upload(plan: Mapping[str, Any]) -> list[str]:
 
 
 def table_of_prepared(report: Sequence[Mapping[str, Any]]) -> Table:
-    """Return the table about a preparation, by source and rule.
-
-    Args:
-        report: `Conversion.prepared`.
-
-    Returns:
-        Name (two spaces before the name of a rule), documents, their share of the source, characters, tokens in the
-        result, share of all tokens, and passes over the kept documents. A source of which all is kept has one row. If
-        no source is text, there is no column of characters.
+    """Return the table about a preparation, by source and rule. A row is the name (two spaces before the name of a
+    rule), documents, their share of the source, characters, tokens in the result, share of all tokens, and passes over
+    the kept documents. A source of which all is kept has one row. If no source is text, there is no column of
+    characters.
     """
     rows: list[tuple[str, ...]] = []
     whole = max(1, sum(row["tokens"] for row in report))

@@ -48,12 +48,7 @@ def command(path: str, *, as_json: bool, quiet: bool, debug: bool, **given: Any)
 
 
 def lines(found: Overview, *, notes: bool = True) -> list[str]:
-    """Return the facts of a dataset in words, at most 15 lines.
-
-    Args:
-        found: The facts.
-        notes: Add the notes, as far as there is room.
-    """
+    """Return the facts of a dataset in words, at most 15 lines. The notes are added as far as there is room."""
     rows = [
         ("layout", _layout(found)),
         ("size", _size(found)),

@@ -142,9 +142,7 @@ def _end_threads(codes: list[int]) -> None:
     """End the process now if threads are still at work, which may wait for a read; everything that matters is on disk.
 
     Python up to 3.13 unwinds such a thread through the frames of its libraries, and those in C++ abort the process.
-
-    Args:
-        codes: The exit code; empty if `run` has not come to its end.
+    There are no codes if `run` has not come to its end.
     """
     if codes and any(thread.daemon and thread.name != signals.WATCH for thread in threading.enumerate()):
         sys.stderr.flush()

@@ -314,12 +314,7 @@ def failures_table(failures: Sequence[Failure]) -> Markup:
 
 
 def duplicates_table(duplicates: Duplicates, unit: str) -> Markup:
-    """Return the table of the largest groups of equal sequences, with the first dataset if there are several.
-
-    Args:
-        duplicates: The duplicates of a dataset, or of all.
-        unit: "tokens" or "characters".
-    """
+    """Return the table of the largest groups of equal sequences, with the first dataset if there are several."""
     several = any(group.path is not None for group in duplicates.largest)
     rows = [
         (
@@ -411,10 +406,6 @@ def lengths_figure(lengths: Lengths, counted: str) -> Markup:
     """Return the histogram of lengths, one bar of equal width per bin, with marks at percentiles.
 
     The bars are drawn with a linear and with a logarithmic scale; a switch shows one of them.
-
-    Args:
-        lengths: The lengths and their histogram.
-        counted: The unit that has these lengths: "sequences" or "documents".
     """
     top = max(lengths.histogram.counts, default=0) or 1
     steps = _steps(top)
@@ -427,14 +418,7 @@ def lengths_figure(lengths: Lengths, counted: str) -> Markup:
 
 
 def _bars(lengths: Lengths, counted: str, scale: Sequence[tuple[float, str]], each: float | None) -> str:
-    """Return one figure of bars.
-
-    Args:
-        lengths: See `lengths_figure`.
-        counted: See `lengths_figure`.
-        scale: Labels of the scale, each with its position as a share of the height.
-        each: Share of the height per unit of count; None for a logarithmic scale.
-    """
+    """Return one figure of bars. `each` is the share of the height per unit of count; None for a logarithmic scale."""
     histogram = lengths.histogram
     counts, edges = histogram.counts, histogram.edges
     width, total, top = 100 / len(counts), sum(counts) or 1, max(counts) or 1

@@ -68,11 +68,7 @@ class Command(click.Command):
 
 
 class Count(click.ParamType[Any]):
-    """A whole number: 4096, 1_000_000, 1e6, 10M or 4Ki.
-
-    Args:
-        minimum, maximum: Bounds of the number, inclusive; None for no bound.
-    """
+    """A whole number: 4096, 1_000_000, 1e6, 10M or 4Ki."""
 
     name = "number"
 
@@ -138,11 +134,8 @@ class ExecutorName(Words):
 
 
 class Known(click.ParamType[str]):
-    """A word that shells complete from a set; the command itself refuses unknown words.
-
-    Args:
-        name: The metavar in the help.
-        words: Returns the set from the context, which has the arguments typed so far.
+    """A word that shells complete from a set; the command itself refuses unknown words. The set comes from the context,
+    which has the arguments typed so far.
     """
 
     def __init__(self, name: str, words: Callable[[click.Context], Iterable[str]]) -> None:
@@ -202,12 +195,7 @@ def _themes(ctx: click.Context) -> Iterable[str]:
 
 
 def _options_of(parameter: str, kind: str) -> Callable[[click.Context], Iterable[str]]:
-    """Return a function that lists the options of the format in a parameter, or of every format.
-
-    Args:
-        parameter: The parameter that names the format.
-        kind: `read_options` or `write_options`.
-    """
+    """Return a function that lists the options of the format in a parameter, or of every format."""
 
     def words(ctx: click.Context) -> Iterable[str]:
         from tokfmt import registry
@@ -294,11 +282,8 @@ def common(function: F) -> F:
 
 
 def requested(paths: Iterable[Any], given: Mapping[str, Any], **other: Any) -> SourceRequest:
-    """Return a request for some paths, as the options of `reading` describe them.
-
-    Args:
-        given: The values of the options by name. Other options are ignored.
-        other: Fields of the request that replace those of the options.
+    """Return a request for some paths, as the options of `reading` describe them. `other` are fields of the request
+    that replace those of the options.
     """
     from tokfmt.source.request import SourceRequest
 

@@ -129,14 +129,8 @@ def command(
 def _file(
     words: Sequence[str], output: str | None, split: str | None, keys: dict[str, Any], of_each: dict[str, Any]
 ) -> tuple[RecipeFile, bool]:
-    """Return the recipe that the arguments describe, and whether they name an existing recipe.
-
-    Args:
-        words: The sources, or a file.
-        output: The recipe that is written.
-        split: The split of a blend list.
-        keys: The keys of the recipe.
-        of_each: The keys of each source.
+    """Return the recipe that the arguments describe, and whether they name an existing recipe. `keys` are those of the
+    recipe, and `of_each` those of each source.
     """
     from tokfmt.errors import FormatError, OptionError
     from tokfmt.files.file import open_file
@@ -166,11 +160,7 @@ def _file(
 
 
 def _listed(path: Place, split: str) -> list[tuple[float | None, str]] | None:
-    """Return the weights and places of the prefixes of a blend list; None if a JSON file is not such a list.
-
-    Raises:
-        FormatError: The file is neither a recipe nor a blend list.
-    """
+    """Return the weights and places of the prefixes of a blend list; None if a JSON file is not such a list."""
     from tokfmt import registry
     from tokfmt.errors import FormatError, TokfmtError
     from tokfmt.formats.megatron import located, read_blend

@@ -139,15 +139,7 @@ def command(path: str, selection: str | None, **given: Any) -> None:
 def print_preview(
     preview: Any, *, only_ids: bool = False, only_text: bool = False, quiet: bool = False, full: bool = False
 ) -> None:
-    """Print the heading and the notes on stderr, and the sequences on stdout.
-
-    Args:
-        preview: The result of `commands.show.show`.
-        only_ids: Print token IDs without headings.
-        only_text: Print text without headings.
-        quiet: Print nothing on stderr.
-        full: Do not cut sequences on a terminal.
-    """
+    """Print the heading and the notes on stderr, and the sequences on stdout."""
     if not quiet:
         click.echo(_heading(preview), err=True)
         for text in preview.notes:
@@ -214,19 +206,12 @@ _Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class _Style:
-    """The parts of a sequence to print.
-
-    Attributes:
-        only_ids: Print token IDs without headings.
-        only_text: Print text without headings.
-        short: Cut each sequence to `_LINES` lines of the terminal.
-        width: Columns of the terminal, to break lines between IDs; 0 without a terminal.
-    """
+    """The parts of a sequence to print."""
 
     only_ids: bool
     only_text: bool
-    short: bool
-    width: int = 0
+    short: bool  # cut each sequence to `_LINES` lines of the terminal
+    width: int = 0  # columns of the terminal, to break lines between IDs; 0 without a terminal
 
     @property
     def bare(self) -> bool:
@@ -269,11 +254,7 @@ def _room() -> int:
 
 def _visible_part(shown: Shown, style: _Style, fits: int) -> _Span:
     """Return the interval of a sequence to read: all of it, its beginning, or the surroundings of a search result.
-
-    Args:
-        shown: The sequence.
-        style: The parts to print.
-        fits: Number of tokens or characters that certainly fit on the screen.
+    `fits` tokens or characters certainly fit on the screen.
     """
     if not style.short:
         return 0, shown.length
@@ -420,17 +401,7 @@ _SHOWN_AS = {" ": "·", "\n": "↵", "\t": "⇥"}
 def show_samples(
     path: str, given: dict[str, Any], *, selection: str | None, full: bool, only_text: bool, as_json: bool, quiet: bool
 ) -> None:
-    """Print samples as they are stored, or only their text.
-
-    Args:
-        path: The dataset.
-        given: The values of the options by name.
-        selection: The samples, as SEL of the command.
-        full: Print all columns and all padding.
-        only_text: Print the text without padding.
-        as_json: Print one JSON document.
-        quiet: Print nothing on stderr.
-    """
+    """Print samples as they are stored, or only their text."""
     from tokfmt.commands.show.show import samples
 
     view = samples(requested((path,), given), selection, tokenizer=given["tokenizer"])
@@ -499,21 +470,13 @@ def _row_title(sample: Sample) -> str:
 
 @dataclass(frozen=True)
 class _Block:
-    """The columns of a sample that fit side by side.
+    """The columns of a sample that fit side by side."""
 
-    Attributes:
-        first: Number of the first column.
-        rows: Name, style and cells of each row.
-        widths: Characters of each column.
-        borders: For each column, whether a document begins at it.
-        real: Number of columns before the padding.
-    """
-
-    first: int
-    rows: list[tuple[str, str, list[str]]]
-    widths: list[int]
-    borders: list[bool]
-    real: int
+    first: int  # number of the first column
+    rows: list[tuple[str, str, list[str]]]  # name, style and cells of each row
+    widths: list[int]  # characters of each column
+    borders: list[bool]  # a document begins at the column
+    real: int  # number of columns before the padding
 
     def lines(self) -> Iterator[str]:
         """Yield the rows as styled text."""
@@ -589,15 +552,7 @@ _COLUMNS = ("offset", "length", "bytes", "field", "value", "meaning")
 
 
 def show_raw(path: str, given: dict[str, Any], *, limit: int | None, as_json: bool, quiet: bool) -> None:
-    """Print the annotated parts of the files of a dataset.
-
-    Args:
-        path: The dataset.
-        given: The values of the options by name.
-        limit: Fields per part; 0 for all, None for the default.
-        as_json: Print one JSON document.
-        quiet: Print no notes.
-    """
+    """Print the annotated parts of the files of a dataset. Fields per part: 0 for all, None for the default."""
     from tokfmt.commands.show.parts import sections
 
     raw = sections(path, format=given["format"], options=list(given["options"]))

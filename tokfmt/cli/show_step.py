@@ -27,33 +27,17 @@ _LINES, _SAMPLES = 2, 8  # lines of a part's text, and samples, on a terminal wi
 
 
 class Printing(NamedTuple):
-    """The options of output.
-
-    Attributes:
-        only_ids: Print token IDs without headings.
-        only_text: Print text without headings.
-        full: Do not cut text on a terminal.
-        quiet: Print nothing on stderr.
-        as_json: Print one JSON document.
-    """
+    """The options of output."""
 
     only_ids: bool
     only_text: bool
-    full: bool
+    full: bool  # do not cut text on a terminal
     quiet: bool
     as_json: bool
 
 
 def show_step(path: str, selection: str | None, asked: dict[str, Any], given: dict[str, Any], how: Printing) -> None:
-    """Print the samples of a step, or one sample, with the parts of sequences in them.
-
-    Args:
-        path: The recipe.
-        selection: SEL of the command, which must be None.
-        asked: The options of steps by name, None if not given.
-        given: The other options by name.
-        how: The options of output.
-    """
+    """Print the samples of a step, or one sample, with the parts of sequences in them. The selection must be None."""
     from tokfmt.commands.show.step import show_step as find
 
     for word, wrong in (("SEL", selection is not None), ("--raw", given["raw"]), ("--samples", given["rows"])):

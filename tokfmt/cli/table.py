@@ -27,17 +27,11 @@ def safe(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of cells below heads. A cell is text, or what its renderer draws in another way.
+    """Rows of cells below heads. A cell is text, or what its renderer draws in another way."""
 
-    Attributes:
-        heads: The head of each column.
-        rows: The cells of each row.
-        words: The columns that hold text, which are aligned to the left. The others hold numbers.
-    """
-
-    heads: Sequence[str]
+    heads: Sequence[str]  # head of each column
     rows: Sequence[Sequence[Any]]
-    words: Collection[int] = (0,)
+    words: Collection[int] = (0,)  # columns that hold text, which are aligned to the left; the others hold numbers
 
     def lines(self) -> list[str]:
         """Return the table as lines of text, with the heads first."""
@@ -51,14 +45,7 @@ class Table:
         padding: tuple[int, int] | tuple[int, int, int, int] = (0, 2, 0, 0),
         box: Box | None = None,
     ) -> RichTable:
-        """Return the table for a terminal.
-
-        Args:
-            folds: The columns whose cells may take several lines.
-            styles: The style of each row (default: plain rows).
-            padding: As in Rich: the spaces around cells.
-            box: The lines around cells (default: none, and dim heads).
-        """
+        """Return the table for a terminal. The cells of the columns in `folds` may take several lines."""
         from rich.table import Table as RichTable  # imported here to keep --json fast
 
         table = RichTable(box=box, pad_edge=False, header_style="dim" if box is None else None, padding=padding)

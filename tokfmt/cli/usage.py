@@ -13,11 +13,8 @@ import click
 
 
 def usage_line(error: click.ClickException, words: Sequence[str]) -> str:
-    """Return the message of a usage error as one line.
-
-    Args:
-        error: An error that click or a command raised.
-        words: The command line without the program. If it names a file that looks like an option, the remedy says so.
+    """Return the message of a usage error as one line. If `words`, the command line, names a file that looks like an
+    option, the remedy says so.
     """
     ctx = error.ctx if isinstance(error, click.UsageError) else None
     if ctx is None:

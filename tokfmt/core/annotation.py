@@ -59,17 +59,11 @@ class Numbered:
 
 @dataclass(slots=True)
 class Part:
-    """A section that is decoded on first use. Damaged content does not raise: a field reports it.
-
-    Attributes:
-        title: See `fields.Section`.
-        path: See `fields.Section`.
-        open: Decodes the fields. Called once.
-    """
+    """A section that is decoded on first use. Damaged content does not raise: a field reports it."""
 
     title: str
     path: Place
-    open: Callable[[], Fields | Sequence[Field]]
+    open: Callable[[], Fields | Sequence[Field]]  # called once
     _opened: Fields | None = None
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -257,11 +251,7 @@ class Extent(NamedTuple):
 
 
 class Entries(Protocol):
-    """Offsets of sequences, read on request from an index that is too long to read for a few sequences.
-
-    Attributes:
-        sequences: Number of sequences.
-    """
+    """Offsets of sequences, read on request from an index that is too long to read for a few sequences."""
 
     sequences: int
 
@@ -446,12 +436,9 @@ def fitting_width(stored: int, tokens: int, width: int) -> int | None:
 
 
 def reading_width(options: Any, width: int, other: int) -> str:
-    """Return the remedy for tokens that fit another width than is stated.
-
-    Args:
-        options: The read options of the format, of which `width` or `dtype` states another width.
-        width: Bytes per token, as stated; 0 if the size does not show them.
-        other: Bytes per token that fit.
+    """Return the remedy for tokens that fit another width than is stated. The options of the format state another width
+    as `width` or `dtype`. `width` is the bytes per token as stated; 0 if the size does not show them. `other` is the
+    bytes per token that fit.
     """
     names = {"width": (width, other), "dtype": (NAMES.get(width), NAMES[other])}
     name = next((name for name in names if hasattr(options, name)), None)
@@ -469,10 +456,6 @@ def written_tokens(extent: Extent, code: str) -> tuple[Extent, list[Problem]]:
 
     64 or more zeros at the end of the last 32,768 tokens are a problem. `--allow-loss tail` accepts it if these tokens
     hold all of the zeros.
-
-    Args:
-        extent: The tokens of the file.
-        code: Code of the problem.
     """
     width, looked = extent.dtype.itemsize, min(extent.tokens, _LOOKED_AT)
     tail = extent.file.array(extent.begin + (extent.tokens - looked) * width, looked, extent.dtype)
@@ -494,11 +477,7 @@ def written_tokens(extent: Extent, code: str) -> tuple[Extent, list[Problem]]:
 
 
 def numpy_extent(file: File) -> Extent:
-    """Return the tokens of a one-dimensional `.npy` file. Never unpickles.
-
-    Raises:
-        CorruptError: If it is not such a file, has another shape or dtype, or is truncated.
-    """
+    """Return the tokens of a one-dimensional `.npy` file. Never unpickles."""
     head = file.read(0, min(file.size, 1 << 12))
     text = 12 if head[6:7] > b"\1" else 10  # The length of the header has 2 bytes in version 1, and 4 in later ones.
     begin = text + int.from_bytes(head[8:text], "little")
@@ -518,11 +497,7 @@ def numpy_extent(file: File) -> Extent:
 
 
 def all_or_none(beside: Sequence[Place]) -> bool:
-    """Return whether the optional companions of token files exist.
-
-    Raises:
-        CorruptError: If some exist, and one is missing.
-    """
+    """Return whether the optional companions of token files exist."""
     there = [path.is_file() for path in beside]
     if any(there) and not all(there):
         raise CorruptError(beside[there.index(False)], "is missing", remedy="Copy it again")
@@ -530,15 +505,8 @@ def all_or_none(beside: Sequence[Place]) -> bool:
 
 
 def bounded_entries(index: Place, entries: int, data: File) -> None:
-    """Raise an error if an index lists more sequences than the data can hold, before its entries take memory.
-
-    Args:
-        index: File of the entries.
-        entries: Number of entries.
-        data: File of the tokens. A sequence that is not empty takes at least one byte of it.
-
-    Raises:
-        UnsafeError: If there are more entries than bytes of data plus 2^25.
+    """Raise an error if an index lists more sequences than the data can hold, before its entries take memory. A
+    sequence that is not empty takes at least one byte of the data; more entries than that plus 2^25 are an error.
     """
     limit = data.size + _EMPTY
     if entries > limit:
@@ -547,12 +515,8 @@ def bounded_entries(index: Place, entries: int, data: File) -> None:
 
 
 def loss_mask(path: Place, tokens: int, code: str) -> tuple[Extent, list[Problem]]:
-    """Return the loss mask of a token file, and the problems of its size and content.
-
-    Args:
-        path: The file of the mask, with one byte per token.
-        tokens: Number of tokens of the token file.
-        code: Code of the problems.
+    """Return the loss mask of a token file, and the problems of its size and content. The mask has one byte per
+    token.
     """
     mask = Extent(open_file(path), 0, tokens, np.dtype(np.uint8))
     try:
@@ -566,11 +530,7 @@ def loss_mask(path: Place, tokens: int, code: str) -> tuple[Extent, list[Problem
 
 
 def mask_bytes(mask: Extent, start: int, stop: int) -> NDArray[np.uint8]:
-    """Return bytes `start <= i < stop` of a loss mask, each 0 or 1. Of signed labels, a negative one does not count.
-
-    Raises:
-        CorruptError: If another byte occurs.
-    """
+    """Return bytes `start <= i < stop` of a loss mask, each 0 or 1. Of signed labels, a negative one does not count."""
     if mask.dtype.kind == "i":
         labels = mask.file.array(mask.begin + start * mask.dtype.itemsize, stop - start, mask.dtype)
         return (labels >= 0).astype(np.uint8)
@@ -616,10 +576,8 @@ class StoredIds:
 
 
 def _stored(file: File, offset: int, length: int, width: int) -> tuple[int | None, int]:
-    """Return the byte offset in the file of the bytes that `read` returns for an offset, and their length there.
-
-    Returns:
-        (None, 0) if the file is compressed. The length is 0 if the bytes are not at one place.
+    """Return the byte offset in the file of the bytes that `read` returns for an offset, and their length there. The
+    result is (None, 0) if the file is compressed. The length is 0 if the bytes are not at one place.
     """
     begin, last = file.to_stored_offset(offset), file.to_stored_offset(offset + length - width)
     if begin is None or last is None:

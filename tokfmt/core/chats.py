@@ -46,15 +46,10 @@ class ChatError(ValueError):
 
 
 class ChatTemplateError(TokfmtError):
-    """A chat that cannot be encoded.
-
-    Attributes:
-        number: Its number among the texts that are encoded together.
-        what: The problem, without the name of the record.
-        remedy: The remedy.
-    """
+    """A chat that cannot be encoded."""
 
     def __init__(self, number: int, what: str, remedy: str) -> None:
+        # number: number: among the texts that are encoded together; what: the problem, without the name of the record
         self.number, self.what, self.remedy = number, what, remedy
         super().__init__(f"a chat {what}. {remedy}")
 
@@ -83,20 +78,12 @@ def has_message_keys(names: Iterable[str]) -> bool:
 
 
 def chat_text(value: object) -> str:
-    """Return the JSON of a list of messages, each with `role`.
-
-    Raises:
-        ChatError: The value is not a list of messages.
-    """
+    """Return the JSON of a list of messages, each with `role`."""
     return _json(_messages(value))
 
 
 def pair_text(prompt: object, completion: object, kind: Pairs) -> str:
-    """Return the JSON of a prompt and its completion, texts or lists of messages each.
-
-    Raises:
-        ChatError: They are not of the kind.
-    """
+    """Return the JSON of a prompt and its completion, texts or lists of messages each."""
     parts = {PROMPT: prompt, COMPLETION: completion}
     if kind == "chats":
         return _json({name: _messages(part, f"{name} of messages") for name, part in parts.items()})

@@ -12,10 +12,8 @@ def keys_of(path: str) -> tuple[str, ...] | None:
     """Return the keys of a dotted path: `meta.text`, or `.meta.text` as in jq, is ("meta", "text").
 
     A backslash before a dot makes it part of a key: `data\\.text` is ("data.text",). A backslash is written twice. In a
-    list, a number selects an element: `messages.0.content`.
-
-    Returns:
-        None if a key is empty, or a backslash precedes another character.
+    list, a number selects an element: `messages.0.content`. The result is None if a key is empty, or a backslash
+    precedes another character.
     """
     keys = tuple(_KEY.findall(f".{path.removeprefix('.')}"))
     if ".".join(keys) != path.removeprefix(".") or not all(keys):
@@ -29,10 +27,8 @@ def shown_path(keys: Iterable[str]) -> str:
 
 
 def step(document: object, key: str) -> object:
-    """Return the value of a key of an object, or, if the key is a number, the element of a list.
-
-    Raises:
-        ValueError: There is no such value.
+    """Return the value of a key of an object, or, if the key is a number, the element of a list. If there is no such
+    value, that is a ValueError.
     """
     if isinstance(document, dict) and key in document:
         return document[key]

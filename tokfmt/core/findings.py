@@ -105,17 +105,8 @@ def noted(code: str, error: FormatError, note: str) -> Problem:
 
 
 def raise_fatal(problems: Iterable[Problem], accepted: frozenset[str]) -> tuple[Loss, ...]:
-    """Raise the error of the first problem that prevents reading, and return the losses of those that are accepted.
-
-    Args:
-        problems: In the order in which they were found.
-        accepted: Words of `--allow-loss` that the user gave.
-
-    Returns:
-        A loss for each fatal problem that a word accepts, for `Info.lost`.
-
-    Raises:
-        FormatError: Of the first fatal problem that no word accepts.
+    """Raise the error of the first problem that prevents reading, and return the losses of those that are accepted. The
+    words of `--allow-loss` that the user gave are `accepted`. A loss is for `Info.lost`.
     """
     losses = list[Loss]()
     for problem in problems:
@@ -148,14 +139,10 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A repair of a finding: the dataset is written again, or bytes of it are replaced.
+    """A repair of a finding: the dataset is written again, or bytes of it are replaced."""
 
-    Attributes:
-        how: The change, a sentence without a full stop ("the index is made from the lengths of the documents").
-        options: Read options that are needed to read the damaged dataset.
-    """
-
-    how: str
+    how: str  # the change, a sentence without a full stop ("the index is made from the lengths of the documents")
+    # read options that are needed to read the damaged dataset
     options: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -180,16 +167,10 @@ def ignore(amount: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """Options of a check.
+    """Options of a check."""
 
-    Attributes:
-        deep: Decode the whole dataset. If False, check headers, indexes, sizes, and content in a few places.
-        eos_id: The separator, if the user, a tokenizer or a manifest states it.
-        spread: Maps a function over the windows of a dataset.
-        advance: Called with the number of further tokens (or bytes of text) that were checked.
-    """
-
-    deep: bool = False
-    eos_id: int | None = None
-    spread: ParallelMap = run_serially
+    deep: bool = False  # decode the whole dataset; else check headers, indexes, sizes, and content in a few places
+    eos_id: int | None = None  # if the user, a tokenizer or a manifest states it
+    spread: ParallelMap = run_serially  # maps a function over the windows of a dataset
+    # called with the number of further tokens (or bytes of text) that were checked
     advance: Callable[[int], None] = ignore

@@ -112,24 +112,16 @@ class Signature(NamedTuple):
 
     To import all formats takes longer than to convert a small file. The signatures are in `registry.BUILT_IN`. A format
     without a signature is asked about every file, as are those of other packages; all are asked about directories.
-
-    Attributes:
-        names: Substrings of the file name; one of them is enough.
-        words: Bytes that occur in `Probe.head`, if it holds no zero byte; one of them is enough.
-        starts: Bytes with which `Probe.head` begins, or that are at one of the offsets `at`; one of them is enough.
-        at: The byte offsets of `starts`.
-        beside: Suffix of a file with the same stem in the same directory, in capitals if that of the file is.
-        text: `Probe.head` holds no zero byte.
-        binary: `Probe.head` holds a zero byte.
     """
 
-    names: tuple[str, ...] = ()
-    words: tuple[bytes, ...] = ()
-    beside: str = ""
-    text: bool = False
-    binary: bool = False
+    names: tuple[str, ...] = ()  # substrings of the file name; one of them is enough
+    words: tuple[bytes, ...] = ()  # bytes that occur in `Probe.head`, if it holds no zero byte; one of them is enough
+    beside: str = ""  # suffix of a file with the same stem in the same directory, in capitals if that of the file is
+    text: bool = False  # `Probe.head` holds no zero byte
+    binary: bool = False  # `Probe.head` holds a zero byte
+    # bytes with which `Probe.head` begins, or that are at one of the offsets `at`; one of them is enough
     starts: tuple[bytes, ...] = ()
-    at: tuple[int, ...] = (0,)
+    at: tuple[int, ...] = (0,)  # byte offsets of `starts`
 
     def is_named(self, name: str) -> bool:
         """Return whether the name of a file, in lower case, fits, whatever its content."""
@@ -139,12 +131,8 @@ class Signature(NamedTuple):
         return False
 
     def fits(self, name: str, head: bytes, *, is_text: bool) -> bool:
-        """Return whether a file may be of the format by its name or its content.
-
-        Args:
-            name: The name of the file, in lower case.
-            head: The beginning of the file; see `Probe.head`.
-            is_text: The beginning holds no zero byte.
+        """Return whether a file may be of the format by its name or its content. The name is in lower case, and `head`
+        is the `Probe.head`.
         """
         if self.is_named(name) or (self.binary and not is_text):
             return True
@@ -163,15 +151,7 @@ class Signature(NamedTuple):
 
 
 def probe_of(path: PlaceLike, directory: Probe | None = None) -> Probe:
-    """Probe a place. Files stay open: close `Probe.files` unless they are used.
-
-    Args:
-        path: The place.
-        directory: The probe of the directory that a file is in, which keeps its files open (default: none does).
-
-    Raises:
-        FormatError: If it does not exist, cannot be read, or is neither a regular file nor a directory.
-    """
+    """Probe a place. Files stay open: close `Probe.files` unless they are used. A `directory` keeps its files open."""
     path = place_of(path)
     if path.is_dir():
         names = names_in(path)
@@ -244,35 +224,22 @@ class Hints(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """Encoded texts.
+    """Encoded texts."""
 
-    Attributes:
-        ragged: The token IDs of each text, as uint32.
-        marks: uint8 per token, see `core.loss_mask`; None if the encoder has no `loss_masks`.
-        roles: Number of messages of each role, of chats.
-    """
-
-    ragged: Ragged
+    ragged: Ragged  # of each text, as uint32
+    # uint8 per token, see `core.loss_mask`; None if the encoder has no `loss_masks`
     marks: NDArray[np.uint8] | None = None
-    roles: Mapping[str, int] = {}
+    roles: Mapping[str, int] = {}  # number of messages of each role, of chats
 
 
 class Encoder(Protocol):
-    """An encoder of text to token IDs. Picklable; loads its tokenizer on first use in a process; thread-safe.
+    """An encoder of text to token IDs. Picklable; loads its tokenizer on first use in a process; thread-safe."""
 
-    Attributes:
-        loss_masks: Description of the loss masks that `marked` returns; "" without any.
-    """
-
-    loss_masks: str = ""
+    loss_masks: str = ""  # description of the loss masks that `marked` returns
 
     @abstractmethod
     def encode(self, texts: list[str]) -> Ragged:
-        """Return the token IDs of each text as uint32, in order, without special tokens.
-
-        Raises:
-            TokfmtError: If the tokenizer fails on a text.
-        """
+        """Return the token IDs of each text as uint32, in order, without special tokens."""
 
     def marked(self, texts: list[str]) -> Encoded:
         """Return the token IDs of each text, with their loss masks; raises as `encode` does."""
@@ -283,86 +250,51 @@ class Decoder(Protocol):
     """A decoder of token IDs to text. Picklable."""
 
     def decode(self, tokens: Sequence[int] | NDArray[np.integer]) -> str:
-        """Return the text of one sequence.
-
-        Raises:
-            TokfmtError: If an ID is beyond the vocabulary, or the bytes are not UTF-8.
-        """
+        """Return the text of one sequence. An ID beyond the vocabulary, and bytes that are not UTF-8, are an error."""
 
 
 class SampleRows(NamedTuple):
-    """Rows of a recipe of samples, stored as they are. Their source has labels, and regions of it are whole rows.
+    """Rows of a recipe of samples, stored as they are. Their source has labels, and regions of it are whole rows."""
 
-    Attributes:
-        seq_len: Tokens per row. If the format has an option of this name, the option has this value.
-        shifted: True: labels are the next tokens. False: labels are the row itself, as models of Hugging Face take
-            them.
-    """
-
-    seq_len: int
-    shifted: bool
+    seq_len: int  # if the format has an option of this name, it has this value
+    shifted: bool  # labels are the next tokens; False: the row itself, as models of Hugging Face take them
 
 
 class Target(NamedTuple):
-    """Facts and wishes that a command passes to `Format.writer`.
+    """Facts and wishes that a command passes to `Format.writer`."""
 
-    Attributes:
-        eos_id: The separator; None if it is unknown.
-        separators: Where the source of the writer has it. NONE: nowhere.
-        decoder: Decodes IDs, for formats that store text; None if the user gave no tokenizer.
-        allow_loss: The words of --allow-loss.
-        keep_parts: `commit` may be interrupted and called again, so it keeps the parts of regions. The caller removes
-            them.
-        jobs: Threads that `commit` may use.
-        strict: Decodes as `decoder` and raises where that replaces what is not text; None if `decoder` raises itself.
-        eos_for: The sequences that have it: all that the format gives one, or of these those that were read with one.
-        bos_id: The lead that the source of the writer has in front of sequences; None: no sequence has one.
-        bos_for: The sequences that have it: those that were read with one, or all.
-        rows: The rows that the source of the writer has, if the format `stores_rows`; None: sequences.
-    """
-
-    eos_id: int | None = None
-    separators: Separators = Separators.NONE
-    decoder: Decoder | None = None
+    eos_id: int | None = None  # the separator; None if it is unknown
+    separators: Separators = Separators.NONE  # where the source of the writer has it
+    decoder: Decoder | None = None  # for formats that store text; None if the user gave no tokenizer
     allow_loss: frozenset[str] = frozenset()
+    # `commit` may be interrupted and called again, so it keeps the parts of regions, which the caller removes
     keep_parts: bool = False
-    jobs: int = 1
+    jobs: int = 1  # threads that `commit` may use
+    # decodes as `decoder` and raises where that replaces what is not text; None if `decoder` raises itself
     strict: Decoder | None = None
+    # sequences that have it: all that the format gives one, or of these those that were read with one
     eos_for: Literal["all", "as-read"] = "all"
-    bos_id: int | None = None
-    bos_for: Literal["as-read", "all"] = "as-read"
-    rows: SampleRows | None = None
+    bos_id: int | None = None  # the lead that the source of the writer has in front of sequences
+    bos_for: Literal["as-read", "all"] = "as-read"  # sequences that have it: those that were read with one, or all
+    rows: SampleRows | None = None  # that the source of the writer has, if the format `stores_rows`; None: sequences
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A part of the output that exactly one task writes. The writer defines the regions.
+    """A part of the output that exactly one task writes. The writer defines the regions."""
 
-    Attributes:
-        index: 0, 1, 2, ... in the order of the output.
-        sequences: Sequence numbers, if the writer cuts between sequences.
-        tokens: Positions on the source.
-    """
-
-    index: int
-    sequences: range
-    tokens: range
+    index: int  # 0, 1, 2, ... in the order of the output
+    sequences: range  # if the writer cuts between sequences
+    tokens: range  # positions on the source
 
 
 class Receipt(NamedTuple):
-    """The result of a task that wrote a region. Small and picklable.
-
-    Attributes:
-        region: `Region.index`.
-        max_id: Largest token ID written, -1 if none. If tokens were copied as raw bytes, the largest ID of the source.
-        written: Bytes written.
-        details: Facts that the writer's own `commit` needs, such as sizes of parts. JSON values that survive a round
-            trip, because receipts are journaled.
-    """
+    """The result of a task that wrote a region. Small and picklable."""
 
     region: int
-    max_id: int
-    written: int
+    max_id: int  # -1 if none; if tokens were copied as raw bytes, the largest ID of the source
+    written: int  # bytes
+    # what the writer's own `commit` needs, such as sizes of parts: JSON values, because receipts are journaled
     details: Any = None
 
 
@@ -373,34 +305,23 @@ def lost_nothing(source: TokenReader, allow_loss: frozenset[str]) -> Sequence[Lo
 
 @dataclass(frozen=True, slots=True)
 class WriterTraits:
-    """Properties of what a writer with certain options stores. Known without a writer; see `Format.writer_traits`.
+    """Properties of what a writer with certain options stores. Known without a writer; see `Format.writer_traits`."""
 
-    Attributes:
-        separators: Where the separator is stored. NONE: no separator is stored. TRAILING: after each sequence that has
-            one in the source or is not empty. Any other: with every sequence.
-        eos_id: The only separator that readers of this variant take; None: they take any.
-        keeps_masks: Stores the marks of the source (`TokenReader.marks`), or its loss masks and labels.
-        keeps_separators: Stores no separators, but with marks those of the source: each is a token that counts or not.
-        keeps_labels: Stores any label, not only whether a label counts in the loss.
-        keeps_boundaries: Stores where documents begin in a row.
-        sample_length: Tokens per sample, if it cuts the stream into samples of one length; else None.
-        pack_size: Tokens per row, if it packs complete documents into rows; else None.
-        joins_under_lock: `join_parts` holds the interpreter's lock.
-        file_suffixes: Suffixes of a destination that is one file. A destination with another suffix is a directory.
-        lost: Returns what the writer cannot store of a source, apart from embedded separators. Takes the source and the
-            words of --allow-loss. Reads offsets, never tokens.
-    """
-
+    # NONE: not stored. TRAILING: after each sequence that has one in the source or is not empty. Any other: with
+    # every sequence
     separators: Separators = Separators.NONE
-    eos_id: int | None = None
-    keeps_masks: bool = False
+    eos_id: int | None = None  # the only separator that readers of this variant take; None: any
+    keeps_masks: bool = False  # stores the marks of the source (`TokenReader.marks`), or its loss masks and labels
+    # stores no separators, but with marks those of the source: each is a token that counts or not
     keeps_separators: bool = False
-    keeps_labels: bool = False
-    keeps_boundaries: bool = False
-    sample_length: int | None = None
-    pack_size: int | None = None
-    joins_under_lock: bool = False
-    file_suffixes: tuple[str, ...] = ()
+    keeps_labels: bool = False  # stores any label, not only whether a label counts in the loss
+    keeps_boundaries: bool = False  # stores where documents begin in a row
+    sample_length: int | None = None  # if it cuts the stream into samples of one length
+    pack_size: int | None = None  # tokens per row, if it packs complete documents into rows
+    joins_under_lock: bool = False  # `join_parts` holds the interpreter's lock
+    file_suffixes: tuple[str, ...] = ()  # of a destination that is one file; one with another suffix is a directory
+    # Returns what the writer cannot store of a source, apart from embedded separators. Takes the source and the words
+    # of --allow-loss. Reads offsets, never tokens.
     lost: Callable[[TokenReader, frozenset[str]], Sequence[Loss]] = lost_nothing
 
     @property
@@ -624,15 +545,8 @@ class Format(ABC):
         """
 
     def open(self, paths: Sequence[Place], options: Any, hints: Hints) -> TokenReader | RecordReader:
-        """Return a reader of the stored axis, or of text records, as for `inspect`.
-
-        Args:
-            paths: As for `inspect`.
-            options: As for `inspect`.
-            hints: As for `inspect`.
-
-        Raises:
-            FormatError: If the dataset is not valid.
+        """Return a reader of the stored axis, or of text records, as for `inspect`. Raises FormatError if the dataset
+        is not valid.
         """
         return self.inspect(paths, options, hints).open(hints.allow_loss)
 
@@ -640,11 +554,6 @@ class Format(ABC):
         """Return all tokens as one stream after a read of the header alone; None if that is not possible.
 
         The browser shows these tokens while a long index is read. Never raises for damaged content: `open` reports it.
-
-        Args:
-            paths: As for `open`.
-            options: As for `open`.
-            hints: As for `open`.
         """
         return None
 
@@ -712,10 +621,8 @@ class Format(ABC):
         return {}
 
     def patch(self, copy: Path, options: Any, *, dry_run: bool = False) -> None:
-        """Fix a copy of a dataset in place; with `dry_run`, change nothing, and raise what a patch would raise.
-
-        Raises:
-            TokfmtError: If the correct content is not certain.
+        """Fix a copy of a dataset in place; with `dry_run`, change nothing, and raise what a patch would raise. If the
+        correct content is not certain, that is an error.
         """
         raise TypeError(f"the format {self.name} names patches, and defines no patch")
 
@@ -732,9 +639,6 @@ def unrelated_files(format_: Format, path: Place) -> list[Place]:
     """Return the files at any depth of the directory `path` that do not belong to the dataset, in natural order.
 
     Empty directories and links to directories count as files. If `path` is a file, the result is empty.
-
-    Raises:
-        FormatError: If a directory cannot be listed.
     """
     if not path.is_dir():
         return []

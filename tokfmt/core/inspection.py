@@ -21,28 +21,20 @@ class Inspection(ABC):
     """The examination of a dataset, which `Format.inspect` returns. What was examined is not examined again.
 
     A subclass defines `reader`. Every other method has a default.
-
-    Attributes:
-        problems: The problems found so far, in order. A subclass may find them when it is first asked for them.
     """
 
-    problems: Sequence[Problem] = ()
+    problems: Sequence[Problem] = ()  # found so far, in order; a subclass may find them when it is first asked for them
 
     @abstractmethod
     def reader(self) -> TokenReader | RecordReader:
-        """Return the reader of what was examined. Called only if each fatal problem is accepted.
-
-        Raises:
-            FormatError: If the dataset is not valid, and only the reader can know it.
+        """Return the reader of what was examined. Called only if each fatal problem is accepted. Raises FormatError if
+        the dataset is not valid, and only the reader can know it.
         """
 
     def look(self, how: Audit) -> Iterator[Finding | Problem]:  # noqa: ARG002 - nothing
         """Yield what only a check finds, in bounded memory. The default looks at nothing.
 
         It is also called if problems are fatal; `is_fatal` tells. Never raises for damaged content.
-
-        Args:
-            how: The depth of the check, the separator, and a map for parallel work.
         """
         return iter(())
 
@@ -64,13 +56,8 @@ class Inspection(ABC):
             yield found.finding() if isinstance(found, Problem) else found
 
     def open(self, accepted: frozenset[str]) -> TokenReader | RecordReader:
-        """Return the reader. Its facts list the problems that have a note, and the losses that are accepted.
-
-        Args:
-            accepted: Words of `--allow-loss` that the user gave.
-
-        Raises:
-            FormatError: Of the first fatal problem that no word accepts.
+        """Return the reader. Its facts list the problems that have a note, and the losses that are accepted. The words
+        of `--allow-loss` that the user gave are `accepted`; a fatal problem that none accepts is raised.
         """
         lost = raise_fatal(self.problems, accepted)
         notes = tuple(problem.note for problem in self.problems if problem.note)

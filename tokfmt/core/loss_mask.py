@@ -71,15 +71,8 @@ Flags = NDArray[np.bool_]
 
 
 def mask_fields(path: Place, there: Sequence[str], choice: str | None) -> tuple[str, ...]:
-    """Return the fields of labels and masks to read.
-
-    Args:
-        path: The file, for the error.
-        there: The names of the fields that the records have.
-        choice: The option `loss_mask`, a `MaskChoice`; None: those that speak of the ID itself.
-
-    Raises:
-        UnsupportedError: The records do not have the field that is chosen.
+    """Return the fields of labels and masks to read. `choice` is the option `loss_mask`, a `MaskChoice`; None: those
+    that speak of the ID itself.
     """
     found = tuple(name for name in (LABELS, *MASKS) if name in there)
     if choice in (None, ALL):
@@ -98,11 +91,8 @@ def which_of(names: Iterable[str]) -> str:
 
 
 def separated(marks: Marks, plain: Flags) -> Marks:
-    """Return marks with separators inserted. It counts unless the token before it has MASKED_END or UNENDED.
-
-    Args:
-        marks: uint8[tokens].
-        plain: bool[n], False where separators are inserted; `tokens` of them are True.
+    """Return marks with separators inserted. It counts unless the token before it has MASKED_END or UNENDED. `plain` is
+    False where separators are inserted.
     """
     found = np.full(len(plain), TARGET, np.uint8)
     found[plain] = marks
@@ -115,15 +105,7 @@ def beside_samples(reader: TokenReader, start: int, stop: int) -> Marks:
     """Return the marks uint8[stop - start] of samples that store a loss mask and a label for each token.
 
     The first token of a row is not a target. The label of the last token of a row is dropped, because it is not on the
-    axis.
-
-    Args:
-        reader: Reader of the samples.
-        start: First token position.
-        stop: Position after the last token.
-
-    Raises:
-        ConversionError: If a label that counts is not the next token, which a mask cannot express.
+    axis. A label that counts and is not the next token is an error, which a mask cannot express.
     """
     if not reader.has_labels or start == stop:
         return np.zeros(stop - start, np.uint8)
@@ -159,11 +141,6 @@ def counted_of(reader: TokenReader, start: int, stop: int) -> Flags | None:
 
     Of samples with labels, these are the positions whose label counts in the loss. It may be a token after the row. Of
     other data, they are the tokens that are trained.
-
-    Args:
-        reader: Reader of any layout.
-        start: First token position.
-        stop: Position after the last token.
     """
     if reader.has_labels:
         return _counted_labels(reader, start, stop)
@@ -180,11 +157,6 @@ def targets_of(reader: TokenReader, start: int, stop: int) -> Flags | None:
 
     A label says it of the token that it is, which is the next one in most samples. No label of a sample is its first
     token.
-
-    Args:
-        reader: Reader of any layout.
-        start: First token position.
-        stop: Position after the last token.
     """
     if (found := reader.targets(start, stop)) is not None:
         return found
@@ -213,11 +185,8 @@ def padding_of(reader: TokenReader, start: int, stop: int) -> Flags | None:
 
 
 def of_rows(flags: Flags | None, bounds: Offsets) -> NDArray[np.int64]:
-    """Return the number of positions of each row at which a flag is set, int64[rows]; zeros without flags.
-
-    Args:
-        flags: bool[n] of consecutive rows; None without any.
-        bounds: int64[rows + 1], the offsets of the rows.
+    """Return the number of positions of each row at which a flag is set, int64[rows]; zeros without flags. The rows
+    have the offsets `bounds`, int64[rows + 1]; the result is zeros without flags.
     """
     if flags is None:
         return np.zeros(len(bounds) - 1, np.int64)
@@ -226,13 +195,7 @@ def of_rows(flags: Flags | None, bounds: Offsets) -> NDArray[np.int64]:
 
 
 def other_label(position: int, expected: int, label: int) -> ConversionError:
-    """Return the error for a label that differs from the next token.
-
-    Args:
-        position: Position of the token with the label.
-        expected: The next token.
-        label: The label.
-    """
+    """Return the error for a label that differs from the next token."""
     what = f"the label at token position {position:,} is {label}, and the next token is {expected}"
     return ConversionError(f"{what}: a loss mask cannot express that. --allow-loss loss-mask drops masks and labels")
 
@@ -256,14 +219,9 @@ def places_stated(rows: TokenReader) -> tuple[str, ...]:
 
 
 def beside_ids(names: Sequence[str], ids: NDArray[Any], marks: Marks, bounds: Offsets) -> Iterator[NDArray[Any]]:
-    """Yield columns of rows as models and collators of Hugging Face read them, each with one value per ID.
-
-    Args:
-        names: `LABELS`: the ID, or -100 if it does not count. `POSITIONS`: from 0 in each document, and in the padding.
-            `ATTENTION`: 0 for padding, else 1.
-        ids: The IDs of the rows, joined.
-        marks: Their marks.
-        bounds: int64[rows + 1], the offsets of the rows in `ids`.
+    """Yield columns of rows as models and collators of Hugging Face read them, each with one value per ID. `LABELS`:
+    the ID, or -100 if it does not count. `POSITIONS`: from 0 in each document, and in the padding. `ATTENTION`: 0 for
+    padding, else 1. The IDs of the rows are joined, with the offsets `bounds`.
     """
     for name in names:
         if name == LABELS:
@@ -281,10 +239,7 @@ def beside_ids(names: Sequence[str], ids: NDArray[Any], marks: Marks, bounds: Of
 
 def of_next(marks: Marks, begins: Flags) -> NDArray[np.int8]:
     """Return the mask of labels int8[tokens], each at the token before the label. The last token of a document is 0.
-
-    Args:
-        marks: uint8[tokens].
-        begins: bool[tokens], True where documents begin.
+    `begins` is True where documents begin.
     """
     counts = np.append((marks & TARGET != 0) & ~begins, False)
     return counts[1:].astype(np.int8)

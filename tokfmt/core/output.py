@@ -34,13 +34,10 @@ def preallocate(path: Path, size: int) -> None:
 
 
 class Output:
-    """A context manager that writes to an existing file at byte offsets.
-
-    Attributes:
-        written: Bytes written through this object.
-    """
+    """A context manager that writes to an existing file at byte offsets."""
 
     def __init__(self, path: Path) -> None:
+        # written: bytes written through this object
         self.path, self.written, self._fd = path, 0, -1
         self._first, self._end = sys.maxsize, 0
 
@@ -61,10 +58,8 @@ class Output:
         self.written += length
 
     def write(self, offset: int, data: bytes | NDArray[np.generic]) -> None:
-        """Write all of `data` at byte `offset`.
-
-        Raises:
-            OutageError: If the write fails: the disk is full, the quota is used up, the file is too large, ...
+        """Write all of `data` at byte `offset`. A disk that is full, a quota that is used up and the like are an
+        OutageError.
         """
         view = memoryview(data) if isinstance(data, bytes) else np.ascontiguousarray(data).view(np.uint8).data
         done = 0
@@ -74,13 +69,7 @@ class Output:
         self._touched(offset, done)
 
     def copy(self, offset: int, file: File, begin: int, length: int) -> None:
-        """Copy `length` bytes of a file, from its byte `begin`, to byte `offset`. The kernel copies if it can.
-
-        Raises:
-            TruncatedError: If the file is shorter.
-            FormatError: If the file cannot be read.
-            OutageError: As for `write`.
-        """
+        """Copy `length` bytes of a file, from its byte `begin`, to byte `offset`. The kernel copies if it can."""
         done = 0
         if file.path.is_local:  # an object of a store has no descriptor
             with file.descriptor() as source:
@@ -124,12 +113,9 @@ class _Draft(io.BufferedWriter):
 
 @contextmanager
 def whole(path: Path, drafts: Path | None = None, *, stays: bool = False) -> Iterator[BinaryIO]:
-    """Open a new file that gets its name when it is complete, so that two tasks may write it at the same time.
-
-    Args:
-        path: Its name.
-        drafts: Directory of incomplete files (default: that of `path`). A killed process leaves some there.
-        stays: The file is a part of the destination, not an intermediate file.
+    """Open a new file that gets its name when it is complete, so that two tasks may write it at the same time. `drafts`
+    is the directory of incomplete files (default: that of `path`). A killed process leaves some there. With `stays`,
+    the file is a part of the destination, not an intermediate file.
     """
     draft = (drafts or path.parent) / f"{path.name}.{os.urandom(4).hex()}"
     with writing(path):
@@ -160,12 +146,8 @@ def concatenate(parts: Sequence[Path], destination: Path, *, keep: bool = False)
 def begin_writeback(fd: int, offset: int = 0, length: int = 0) -> None:
     """Ask the kernel to start writing a part of a file to the disk, without waiting for it.
 
-    The fsync before the publication then has less to wait for: it takes a fifth of the time of two jobs.
-
-    Args:
-        fd: The file.
-        offset: First byte.
-        length: Number of bytes; 0 means up to the end.
+    The fsync before the publication then has less to wait for: it takes a fifth of the time of two jobs. A length of 0
+    means up to the end.
     """
     if hasattr(os, "posix_fadvise"):
         with contextlib.suppress(OSError):  # The call is only advice.

@@ -18,17 +18,11 @@ from tokfmt.files.place import PlaceLike
 
 
 class Places(NamedTuple):
-    """Rows with a position of one kind.
+    """Rows with a position of one kind."""
 
-    Attributes:
-        rows: The number of these rows.
-        row: The first of them; -1 without one.
-        position: Its first such position.
-    """
-
-    rows: int = 0
-    row: int = -1
-    position: int = -1
+    rows: int = 0  # number of these rows
+    row: int = -1  # first of them; -1 without one
+    position: int = -1  # first such position
 
     def joined(self, later: Places, before: int) -> Places:
         """Return the sum of these and of later rows, whose numbers begin after `before` rows."""
@@ -38,17 +32,11 @@ class Places(NamedTuple):
 
 
 class Contradictions(NamedTuple):
-    """Rows whose masks contradict their padding.
+    """Rows whose masks contradict their padding."""
 
-    Attributes:
-        rows: The number of rows that were read.
-        content: Rows of which several IDs are excluded at the ends of documents.
-        counted: Rows whose labels or loss mask count padding.
-    """
-
-    rows: int = 0
-    content: Places = Places()
-    counted: Places = Places()
+    rows: int = 0  # that were read
+    content: Places = Places()  # of which several IDs are excluded at the ends of documents
+    counted: Places = Places()  # whose labels or loss mask count padding
 
     def joined(self, later: Contradictions) -> Contradictions:
         """Return the sum of these rows and the rows that follow them."""
@@ -60,14 +48,7 @@ class Contradictions(NamedTuple):
 
 
 def findings_of(code: str, path: PlaceLike, against: Contradictions, *, whole: bool) -> Iterator[Finding]:
-    """Yield the findings of masks that contradict the padding.
-
-    Args:
-        code: Their code.
-        path: The file.
-        against: Its rows.
-        whole: These are all rows of the file.
-    """
+    """Yield the findings of masks that contradict the padding. With `whole`, these are all rows of the file."""
     of = f"of {against.rows:,} rows" if whole else f"of the first {against.rows:,} rows"
     for places, what, remedy in (
         (
@@ -89,13 +70,9 @@ def findings_of(code: str, path: PlaceLike, against: Contradictions, *, whole: b
 def contradictions(
     tokens: Tokens, offsets: Offsets, values: Mapping[str, NDArray[np.integer[Any]]], padding: NDArray[np.bool_]
 ) -> Contradictions:
-    """Compare rows that are read together. A row of which several IDs are padding is content.
-
-    Args:
-        tokens: The IDs of the rows, joined.
-        offsets: int64[rows + 1]; row i is `tokens[offsets[i]:offsets[i + 1]]`.
-        values: The columns beside them.
-        padding: True at positions that are excluded at the ends of documents.
+    """Compare rows that are read together. A row of which several IDs are padding is content. The IDs of the rows are
+    joined; row i is `tokens[offsets[i]:offsets[i + 1]]`. `padding` is True at positions that are excluded at the ends
+    of documents.
     """
     places = np.flatnonzero(padding)
     if not len(places):

@@ -71,11 +71,8 @@ _AT_ONCE = 1 << 20
 
 
 def reordered(ragged: Ragged, order: NDArray[np.integer]) -> Ragged:
-    """Copy the sequences `order[0], order[1], ...`. Works on about 1 Mi tokens at a time.
-
-    Args:
-        ragged: To bound memory, no sequence may be longer than 1 Mi tokens.
-        order: Numbers of sequences, each any number of times.
+    """Copy the sequences `order[0], order[1], ...`, about 1 Mi tokens at a time. No sequence may be longer than
+    that.
     """
     starts = ragged.offsets[order]
     return gathered(ragged.tokens, starts, ragged.offsets[order + 1] - starts)
@@ -99,12 +96,8 @@ _SHORT = 48  # Tokens per interval, on average, from which slices are copied one
 
 
 def pick(window: Tokens, starts: Offsets, lengths: Offsets) -> Tokens:
-    """Return intervals of a window, concatenated in the given order; the window itself if they are all of it.
-
-    Args:
-        window: Tokens.
-        starts: First place of each interval in the window.
-        lengths: Number of tokens of each.
+    """Return intervals of a window, concatenated in the given order; the window itself if they are all of it. `starts`
+    are places in the window.
     """
     count, total = len(starts), int(lengths.sum())
     if not count or not total:

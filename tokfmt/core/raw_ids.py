@@ -36,16 +36,11 @@ Numbers = NDArray[Any]
 
 
 def kind_of(pieces: Sequence[bytes], eos_id: int) -> str:
-    """Guess the content of a file from pieces of it.
-
-    Args:
-        pieces: Bytes from several places of the file, each at a multiple of 8 bytes.
-        eos_id: The separator that int32 IDs should have.
-
-    Returns:
-        "int32 tokens" (int32 IDs with a plausible share of separators), "int32", "uint16", "int64", "big-endian int32"
-        ... (IDs without such separators, or of another dtype), "zeros", "constant", "arange", "labels", "random",
-        "floats". "" if it is none of these, or the pieces are too short.
+    """Guess the content of a file from pieces of it. The pieces are from several places of the file, each at a multiple
+    of 8 bytes. `eos_id` is the separator that int32 IDs should have. The result is "int32 tokens" (int32 IDs with a
+    plausible share of separators), "int32", "uint16", "int64", "big-endian int32" ... (IDs without such separators, or
+    of another dtype), "zeros", "constant", "arange", "labels", "random", "floats". It is "" if it is none of these, or
+    the pieces are too short.
     """
     data = b"".join(piece[: len(piece) // 8 * 8] for piece in pieces)
     if len(data) < 8 * _ENOUGH:

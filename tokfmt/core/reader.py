@@ -61,19 +61,12 @@ class Separators(Enum):
 
 
 class Damage(NamedTuple):
-    """A part of a dataset that is missing, or that may differ from what was written.
+    """A part of a dataset that is missing, or that may differ from what was written."""
 
-    Attributes:
-        what: The problem, in the words of the error.
-        sequences: Number of lost sequences; None if it is unknown.
-        tokens: Number of lost tokens; None if it is unknown.
-        unused: Bytes of the files that exist and are not used.
-    """
-
-    what: str
-    sequences: int | None = None
-    tokens: int | None = None
-    unused: int = 0
+    what: str  # in the words of the error
+    sequences: int | None = None  # lost; None if unknown
+    tokens: int | None = None  # lost; None if unknown
+    unused: int = 0  # bytes of the files that exist and are not used
 
     def without_separators(self) -> Damage:
         """Return the same damage without one separator per lost sequence."""
@@ -83,19 +76,12 @@ class Damage(NamedTuple):
 
 
 class Inner(NamedTuple):
-    """The sequences of an index that states documents of several sequences, such as sentences.
+    """The sequences of an index that states documents of several sequences, such as sentences."""
 
-    Attributes:
-        path: The index.
-        offset: Byte offset of the entry of the first document with several sequences.
-        sequences: Number of sequences of the index.
-        documents: Number of documents, which are the sequences of the reader.
-    """
-
-    path: Place
-    offset: int
-    sequences: int
-    documents: int
+    path: Place  # the index
+    offset: int  # of the entry of the first document with several sequences
+    sequences: int  # of the index
+    documents: int  # which are the sequences of the reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,63 +195,35 @@ class Info:
 
 
 class ByteOffset(NamedTuple):
-    """The file that stores a token or a record, and its byte offset there.
-
-    Attributes:
-        path: The file.
-        offset: Byte offset of the first byte; for compressed data, of the chunk that holds it.
-        width: Bytes of the token in the file; None if it is inside a compressed chunk.
-        detail: The place in the terms of the format: chunk, row and column.
-    """
+    """The file that stores a token or a record, and its byte offset there."""
 
     path: Place
-    offset: int
-    width: int | None
-    detail: str = ""
+    offset: int  # of the first byte; for compressed data, of the chunk that holds it
+    width: int | None  # bytes of the token in the file; None if it is inside a compressed chunk
+    detail: str = ""  # in the terms of the format: chunk, row and column
 
 
 class Piece(NamedTuple):
-    """Consecutive uncompressed tokens in a file.
-
-    Attributes:
-        file: The file.
-        offset: Byte offset of the first token.
-        length: Length in bytes.
-        dtype: Dtype of a token, with its byte order; unsigned.
-    """
+    """Consecutive uncompressed tokens in a file."""
 
     file: File
-    offset: int
-    length: int
-    dtype: np.dtype[Any]
+    offset: int  # of the first token
+    length: int  # in bytes
+    dtype: np.dtype[Any]  # of a token, with its byte order; unsigned
 
 
 @dataclass(frozen=True, slots=True)
 class PaddingCounts:
-    """Counts of padding that was removed from an axis, and of separators that were inserted.
+    """Counts of padding that was removed from an axis, and of separators that were inserted."""
 
-    Attributes:
-        padding: Positions of the file that hold padding and are not on the axis; None if it was not counted.
-        positions: All positions of the file.
-        separators: Separators on the axis that the reader inserted.
-        sample_length: Positions of each sample that the file stores the axis in; None if it stores no samples.
-    """
-
-    padding: int | None
-    positions: int
-    separators: int = 0
-    sample_length: int | None = None
+    padding: int | None  # positions of the file that hold padding and are not on the axis; None if it was not counted
+    positions: int  # of the file
+    separators: int = 0  # on the axis, that the reader inserted
+    sample_length: int | None = None  # of the samples that the file stores the axis in; None if it stores no samples
 
 
 def check_interval(start: int, stop: int, length: int, what: str = "token positions") -> None:
-    """Raise IndexError unless 0 <= start <= stop <= length.
-
-    Args:
-        start: First position.
-        stop: Position after the last.
-        length: Length of the axis.
-        what: The positions, for the message.
-    """
+    """Raise IndexError unless 0 <= start <= stop <= length."""
     if not 0 <= start <= stop <= length:
         raise IndexError(f"{what} {start}:{stop} are outside 0:{length}")
 
@@ -277,39 +235,23 @@ def check_position(position: int, length: int) -> None:
 
 
 def windows(start: int, stop: int, size: int = WINDOW) -> Iterator[tuple[int, int]]:
-    """Cut an interval into consecutive windows of at most `size` tokens.
-
-    Args:
-        start: First position.
-        stop: Position after the last.
-        size: Largest number of tokens per window.
-    """
+    """Cut an interval into consecutive windows of at most `size` tokens."""
     for a in range(start, stop, size):
         yield a, min(a + size, stop)
 
 
 class Axis(ABC):
-    """Token slots 0 .. length - 1. Every method but `tokens` has a default.
+    """Token slots 0 .. length - 1. Every method but `tokens` has a default."""
 
-    Attributes:
-        length: Number of slots.
-        dtype: Unsigned dtype of what `tokens` returns, in native byte order.
-        values: All of them, if they are in memory; else None.
-        decoded_parts: Number of parts of a file that are decoded to read a slot of them; 0 if a slot takes no others.
-    """
-
-    length: int
-    dtype: Dtype
-    values: NDArray[Any] | None = None
-    decoded_parts: int = 0
+    length: int  # number of slots
+    dtype: Dtype  # unsigned, of what `tokens` returns, in native byte order
+    values: NDArray[Any] | None = None  # all of them, if they are in memory
+    decoded_parts: int = 0  # parts of a file that are decoded to read a slot of them; 0 if a slot takes no others
 
     @abstractmethod
     def tokens(self, start: int, stop: int) -> Tokens:
-        """Return the tokens in the slots `start <= p < stop`. Do not write to them.
-
-        Raises:
-            IndexError: If the interval leaves the axis.
-            FormatError: If the file does not hold what its header states.
+        """Return the tokens in the slots `start <= p < stop`. Do not write to them. An interval that leaves the axis is
+        an IndexError, and a file that does not hold what its header states a FormatError.
         """
 
     def sequence_reader(
@@ -328,11 +270,8 @@ class Axis(ABC):
         return (self.tokens(start, stop) for start, stop in wanted)
 
     def gather(self, starts: Offsets, lengths: Offsets) -> Tokens:
-        """Return the tokens of many intervals, concatenated in the given order. Neighbors are read together.
-
-        Args:
-            starts: First position of each interval; in any order, and intervals may overlap.
-            lengths: Number of tokens of each.
+        """Return the tokens of many intervals, concatenated in the given order. Neighbors are read together. The
+        intervals are in any order, and may overlap.
         """
         if len(starts) < 2:
             return self.tokens(int(starts[0]), int(starts[0] + lengths[0])) if len(starts) else np.empty(0, self.dtype)
@@ -375,11 +314,7 @@ class Axis(ABC):
         return self.at(positions)
 
     def locate(self, position: int) -> ByteOffset | None:
-        """Return the file and the byte of a slot; None if no file holds it, as a separator that was added.
-
-        Raises:
-            IndexError: If the position leaves the axis.
-        """
+        """Return the file and the byte of a slot; None if no file holds it, as a separator that was added."""
         check_position(position, self.length)
         return None
 
@@ -403,29 +338,19 @@ class TokenReader(Axis):
 
     A reader of a format defines `info`, `tokens` and `offsets`. Everything else has a default, which is right for a
     format without that; nobody asks whether a reader has a method.
-
-    Attributes:
-        info: Facts that are known without a read of tokens.
-        bounds: The offsets of all sequences, int64[sequences + 1]; None if they are not in memory.
-        none_empty: No sequence is empty, as the files state beside their index.
-        has_labels: The rows, which are samples, are stored with a loss mask and labels: `masks` and `labels` have them.
-        has_begins: `begins` has where documents begin in the rows, without separators.
-        inserts_separators: `is_inserted` is True for some positions.
-        shifted: Labels are the next tokens; False if they are the tokens themselves.
-        is_split: The sequences are those of a stream, whose separators were found when it was opened.
-        trimmed: Number of stored tokens that are left out: separators and padding; None if none ever are.
     """
 
-    bounds: Offsets | None = None
-    none_empty: bool = False
+    bounds: Offsets | None = None  # of all sequences, int64[sequences + 1]; None if they are not in memory
+    none_empty: bool = False  # no sequence is empty, as the files state beside their index
+    # the rows, which are samples, are stored with a loss mask and labels: `masks` and `labels` have them
     has_labels: bool = False
-    has_begins: bool = False
-    inserts_separators: bool = False
-    shifted: bool = True
-    is_split: bool = False
-    trimmed: int | None = None
+    has_begins: bool = False  # `begins` has where documents begin in the rows, without separators
+    inserts_separators: bool = False  # `is_inserted` is True for some positions
+    shifted: bool = True  # labels are the next tokens; False if they are the tokens themselves
+    is_split: bool = False  # the sequences are those of a stream, whose separators were found when it was opened
+    trimmed: int | None = None  # stored tokens that are left out: separators and padding; None if none ever are
 
-    info: Info
+    info: Info  # known without a read of tokens
 
     @property
     def length(self) -> int:  # type: ignore[override]
@@ -437,17 +362,8 @@ class TokenReader(Axis):
 
     @abstractmethod
     def offsets(self, first: int, last: int) -> Offsets:
-        """Return the start of each sequence `first <= i < last`, and the end of the last.
-
-        Args:
-            first: First sequence number; 0 <= first <= last.
-            last: End of the range; last <= info.sequences.
-
-        Returns:
-            int64[last - first + 1], positions on the token axis, non-decreasing.
-
-        Raises:
-            IndexError: If the range leaves the dataset.
+        """Return the start of each sequence `first <= i < last`, and the end of the last. The result is int64[last -
+        first + 1], positions on the token axis, non-decreasing.
         """
 
     @property
@@ -456,10 +372,8 @@ class TokenReader(Axis):
         return False
 
     def check_ends(self, numbers: Offsets) -> None:
-        """Compare the ends of some sequences with what is presumed. Reads one token of each.
-
-        Raises:
-            UnendedError: A sequence does not end with the separator.
+        """Compare the ends of some sequences with what is presumed. Reads one token of each. A sequence that does not
+        end with the separator raises UnendedError.
         """
 
     @property
@@ -485,13 +399,8 @@ class TokenReader(Axis):
         return low
 
     def read_scattered(self, begins: Offsets, places: Offsets, lengths: Offsets, out: Tokens) -> None:
-        """Read intervals in any order, each of at least one token and within one sequence.
-
-        Args:
-            begins: Start of each interval on the axis, int64[n].
-            places: Start of each interval in `out`, int64[n].
-            lengths: Tokens per interval, int64[n].
-            out: The array that is filled; of the reader's dtype, or wider.
+        """Read intervals in any order, each of at least one token and within one sequence. `begins`, `places` in `out`
+        and `lengths` are int64[n]; `out` is of the reader's dtype, or wider.
         """
         for begin, place, length in zip(begins.tolist(), places.tolist(), lengths.tolist(), strict=True):
             out[place : place + length] = self.tokens(begin, begin + length)
@@ -500,18 +409,12 @@ class TokenReader(Axis):
         """Return the pieces of the tokens at positions `start <= p < stop`, in order; None if some are not stored raw.
 
         Reads no token. A reader that examines the tokens that it reads has no pieces.
-
-        Raises:
-            IndexError: If the interval leaves the axis.
         """
         return None
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:  # noqa: ARG002
-        """Return marks, uint8[stop - start] with the bits of `core.loss_mask`; None if the dataset has none.
-
-        Raises:
-            IndexError: If the interval leaves the axis.
-            ConversionError: If the data beside the tokens cannot be expressed as marks.
+        """Return marks, uint8[stop - start] with the bits of `core.loss_mask`; None if the dataset has none. Data
+        beside the tokens that cannot be expressed as marks are a ConversionError.
         """
         return None
 
@@ -535,25 +438,16 @@ class TokenReader(Axis):
         raise LookupError(f"where documents begin in the positions {start}:{stop} is not known")
 
     def to_source(self, position: int) -> tuple[TokenReader, int] | None:
-        """Return the reader beneath this one, and its position of the token at a position of this axis.
-
-        Returns:
-            None for a stored reader, and for a separator that no reader beneath has.
-
-        Raises:
-            IndexError: If the position leaves the axis.
+        """Return the reader beneath this one, and its position of the token at a position of this axis. The result is
+        None for a stored reader, and for a separator that no reader beneath has.
         """
         check_position(position, self.info.tokens)
         return None
 
     def as_dataset(self, *, drawn: bool = False) -> object | None:  # noqa: ARG002 - what needs it is above this module
-        """Return the `model.Dataset` whose contents this reader has, for `model.readers.dataset_of`.
-
-        Args:
-            drawn: Return the documents of a recipe as sequences of its sources, with their separators.
-
-        Returns:
-            None for a stored reader, which knows nothing of separators.
+        """Return the `model.Dataset` whose contents this reader has, for `model.readers.dataset_of`. With `drawn`, the
+        documents of a recipe are sequences of its sources, with their separators. The result is None for a stored
+        reader, which knows nothing of separators.
         """
         return None
 
@@ -585,14 +479,9 @@ class TokenReader(Axis):
         return np.zeros(len(positions), np.bool_)
 
     def check_ends_before(self, following: object, eos_id: int | None) -> None:
-        """Check that the last sequence does not continue in the dataset that is read next.
-
-        Args:
-            following: The stored reader of the next dataset, of any class.
-            eos_id: The separator, which may be on both sides of the border; None without one.
-
-        Raises:
-            FormatError: If it may continue: a token would be repeated, or a document cut.
+        """Check that the last sequence does not continue in the dataset that is read next. `following` is the stored
+        reader of the next dataset, of any class. The separator may be on both sides of the border. If it may continue,
+        a token would be repeated, or a document cut: a FormatError.
         """
 
 
@@ -601,12 +490,6 @@ def batches(reader: TokenReader, first: int, last: int, size: int = WINDOW) -> I
 
     A batch holds at least one sequence, so a sequence longer than `size` is a batch. A batch holds at most 64 Ki
     sequences.
-
-    Args:
-        reader: Reader of the axis.
-        first: First sequence number.
-        last: Sequence number after the last.
-        size: Tokens per batch, about.
     """
     info = reader.info
     # Twice the number of sequences of average length that fill a batch.
@@ -644,17 +527,8 @@ def largest_id(tokens: NDArray[np.integer]) -> int:
 
 
 def check_ids(tokens: Tokens, limit: int, position: int, where: str, remedy: str = "") -> int:
-    """Return the largest token ID of a window (-1 if empty), after a check that it is at most `limit`.
-
-    Args:
-        tokens: Unsigned integers [n].
-        limit: Largest ID that fits.
-        position: Position of tokens[0], for the message.
-        where: Path or format, for the message.
-        remedy: Remedy, for the message.
-
-    Raises:
-        TokenRangeError: If an ID exceeds `limit`. The message has the first such ID and its position.
+    """Return the largest token ID of a window (-1 if empty), after a check that it is at most `limit`. `position` is
+    that of tokens[0], for the message.
     """
     top = largest_id(tokens)
     if top > limit:

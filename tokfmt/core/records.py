@@ -26,21 +26,13 @@ from tokfmt.files.place import Place
 
 
 class Block(NamedTuple):
-    """A run of whole records in one file.
+    """A run of whole records in one file."""
 
-    Attributes:
-        file: Index of the file in the reader.
-        start: Byte offset of the first record in the file.
-        stop: Byte offset after the last record. A compressed file is one block: 0 to its size on disk.
-        first: Number of its first record in the dataset; -1 if the records were not counted.
-        records: Number of records to read; -1 for all.
-    """
-
-    file: int
-    start: int
-    stop: int
-    first: int = -1
-    records: int = -1
+    file: int  # index in the reader
+    start: int  # of the first record in the file
+    stop: int  # after the last record; a compressed file is one block: 0 to its size on disk
+    first: int = -1  # in the dataset, of its first record; -1 if the records were not counted
+    records: int = -1  # to read; -1 for all
 
 
 Spot = tuple[int, int]
@@ -52,25 +44,15 @@ NAMED_FIELDS = 1_000
 
 
 class SkippedRecords(NamedTuple):
-    """Counts of what a read leaves out: lines that are not records, and fields that are not read.
+    """Counts of what a read leaves out: lines that are not records, and fields that are not read."""
 
-    Attributes:
-        invalid: Number of lines that are not records.
-        faults: The first five of these lines.
-        others: Number of records that have fields other than the one that is read.
-        first: The line of the first such record.
-        fields: Number of records that have each such field, by field name, for the first thousand names.
-        blank: Number of blank lines, which are neither records nor errors.
-        columns: What the columns beside token IDs state, in the numbers of `model.rows.RowFacts`.
-    """
-
-    invalid: int = 0
-    faults: tuple[Spot, ...] = ()
-    others: int = 0
-    first: Spot | None = None
-    fields: Mapping[str, int] = {}
-    blank: int = 0
-    columns: Mapping[str, int] = {}
+    invalid: int = 0  # lines that are not records
+    faults: tuple[Spot, ...] = ()  # the first five of these lines
+    others: int = 0  # records that have fields other than the one that is read
+    first: Spot | None = None  # the line of the first such record
+    fields: Mapping[str, int] = {}  # records that have each such field, by its name, for the first thousand names
+    blank: int = 0  # blank lines, which are neither records nor errors
+    columns: Mapping[str, int] = {}  # what the columns beside token IDs state, in the numbers of `model.rows.RowFacts`
 
     def __add__(self, more: object) -> SkippedRecords:
         if not isinstance(more, SkippedRecords):
@@ -103,26 +85,19 @@ class SkippedRecords(NamedTuple):
 
 
 class RecordBatch(NamedTuple):
-    """Some consecutive records. The method that returned it determines which attribute is filled.
+    """Some consecutive records. The method that returned it determines which attribute is filled."""
 
-    Attributes:
-        texts: One string per record (`RecordReader.texts`).
-        ragged: The token IDs of the records (`RecordReader.ids`).
-        lines: The records as JSON lines, without line end (`RecordReader.lines`).
-        tokens: Number of token IDs in `lines`, if the reader knows it.
-        skipped: Lines left out with `--allow-loss invalid-lines`; with `Hints.collect_invalid`, fields as well.
-        begins: int64, byte offset of the line of each of `texts` in the decompressed text of its file; None if records
-            are not lines.
-        marks: uint8 per token of `ragged`, see `core.loss_mask`; None if all of them count. If `RecordInfo.loss_masks`
-            is not empty, every batch has marks.
-    """
-
-    texts: Sequence[str] = ()
-    ragged: Ragged | None = None
-    lines: Sequence[bytes] = ()
-    tokens: int | None = None
+    texts: Sequence[str] = ()  # one per record (`RecordReader.texts`)
+    ragged: Ragged | None = None  # the token IDs of the records (`RecordReader.ids`)
+    lines: Sequence[bytes] = ()  # the records as JSON lines, without line end (`RecordReader.lines`)
+    tokens: int | None = None  # of token IDs in `lines`, if the reader knows it
+    # lines left out with `--allow-loss invalid-lines`; with `Hints.collect_invalid`, fields as well
     skipped: SkippedRecords = SkippedRecords()
+    # int64, byte offset of the line of each of `texts` in the decompressed text of its file; None if records are not
+    # lines
     begins: Offsets | None = None
+    # uint8 per token of `ragged`, see `core.loss_mask`; None if all count. If `RecordInfo.loss_masks`, every batch
+    # has some
     marks: NDArray[np.uint8] | None = None
 
     @property
@@ -133,44 +108,31 @@ class RecordBatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordInfo:
-    """Facts about a dataset of records.
-
-    Attributes:
-        kind: Content of a record: "text" or "ids".
-        size: Size of all files in bytes.
-        records: Number of records, if an index or a scan gives it.
-        random_access: False for compressed files.
-        json_lines: Each record is a line with a JSON object. A conversion to jsonl copies the line with all its fields
-            (`RecordReader.lines`). If False, jsonl gets what `texts` or `ids` return.
-        field: Dotted path of the text or the IDs in a record.
-        eos_id: The separator, if the records state it.
-        loss_masks: Description of loss masks or labels beside the IDs, which `ids` returns as marks, or of those of
-            chats; "" without any.
-        chats: Records are chats, whose texts are those of `core.chats.chat_text`: "masked" if what the assistant says
-            is to be marked, "plain" if it is not; "" for other texts and for IDs.
-        pairs: Of chats, what their prompts and completions are: those of text need no chat template.
-        fields: Names of the fields of the first record, or of the columns of a table; empty for other datasets.
-        inferred, notes, split, other_splits, extras, facts, damage, lost, made_by: As in `reader.Info`.
-    """
+    """Facts about a dataset of records."""
 
     is_samples: ClassVar[bool] = False
     inner: ClassVar[tuple[Inner, ...]] = ()
     tokenizers: ClassVar[tuple[str, ...]] = ()
-    kind: str
-    size: int
-    records: int | None
-    random_access: bool
+    kind: str  # "text" or "ids"
+    size: int  # of all files in bytes
+    records: int | None  # if an index or a scan gives it
+    random_access: bool  # False for compressed files
+    # Each record is a line with a JSON object. A conversion to jsonl copies the line with all its fields
+    # (`RecordReader.lines`). If False, jsonl gets what `texts` or `ids` return.
     json_lines: bool = False
     inferred: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    field: str = ""
-    eos_id: int | None = None
+    field: str = ""  # dotted path of the text or the IDs in a record
+    eos_id: int | None = None  # if the records state it
+    # description of loss masks or labels beside the IDs, which `ids` returns as marks, or of those of chats
     loss_masks: str = ""
+    # Records are chats, whose texts are those of `core.chats.chat_text`: "masked" if what the assistant says is to be
+    # marked, "plain" if it is not; "" for other texts and for IDs.
     chats: Literal["", "masked", "plain"] = ""
-    pairs: Pairs = ""
+    pairs: Pairs = ""  # of chats, what their prompts and completions are: those of text need no chat template
     split: str | None = None
     other_splits: tuple[str, ...] = ()
-    fields: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()  # names in the first record, or of the columns of a table; empty for other datasets
     extras: Mapping[str, object] = dataclasses.field(default_factory=dict)
     damage: tuple[Damage, ...] = ()
     lost: tuple[Loss, ...] = ()
@@ -194,19 +156,12 @@ class RecordInfo:
 
 
 class Line(NamedTuple):
-    """The line of a record.
-
-    Attributes:
-        path: The file.
-        number: Line number, from 1.
-        offset: Byte offset in the text at which the line begins.
-        decompressed: True if the text is the decompressed content of the file.
-    """
+    """The line of a record."""
 
     path: Place
-    number: int
-    offset: int
-    decompressed: bool
+    number: int  # from 1
+    offset: int  # in the text, where the line begins
+    decompressed: bool  # the text is the decompressed content of the file
 
 
 class RecordReader(ABC):
@@ -214,18 +169,13 @@ class RecordReader(ABC):
 
     A reader of a format defines `info`, `count`, `blocks`, `texts`, `ids` and `record`. Everything else has a default,
     which is right for a format without that; nobody asks whether a reader has a method.
-
-    Attributes:
-        info: Facts that are known without a read of records.
-        files: The files, if the reader finds the file and the byte offset of a record. `Block.file` is an index into
-            them. Empty: it does not.
-        describes_lines: `record_error` and `line` describe the lines that batches report as invalid.
     """
 
     has_labels: ClassVar[bool] = False
-    info: RecordInfo
+    info: RecordInfo  # known without a read of records
+    # if the reader finds the file and the byte offset of a record: `Block.file` is an index into them; else empty
     files: Sequence[Place] = ()
-    describes_lines: bool = False
+    describes_lines: bool = False  # `record_error` and `line` describe the lines that batches report as invalid
 
     @abstractmethod
     def count(self) -> int:
@@ -255,13 +205,8 @@ class RecordReader(ABC):
 
     @abstractmethod
     def texts(self, block: Block) -> Iterator[RecordBatch]:
-        """Yield the texts of a block, in batches of bounded size.
-
-        With `Hints.collect_invalid`, it does not raise: batches report the lines and fields.
-
-        Raises:
-            FormatError: If a line is not valid. The message has its number and byte offset.
-            LossyConversionError: If a record has other fields, and --allow-loss fields is not given.
+        """Yield the texts of a block, in batches of bounded size. Invalid lines, and other fields without --allow-loss
+        fields, raise; with `Hints.collect_invalid`, batches report them instead.
         """
 
     @abstractmethod
@@ -289,12 +234,8 @@ class RecordReader(ABC):
                 yield RecordBatch(lines=lines, tokens=len(ids.tokens), skipped=batch.skipped)
 
     def stored_bytes(self, block: Block, batch: RecordBatch, count: int) -> int | None:  # noqa: ARG002
-        """Return about how many bytes of its file the first records of a block take; None if that is not known.
-
-        Args:
-            block: The block.
-            batch: The last batch that was read of it.
-            count: Number of records that were read of it.
+        """Return about how many bytes of its file the first records of a block take; None if that is not known. `batch`
+        is the last that was read of it, and `count` the number of records that were read of it.
         """
         return (block.stop - block.start) * count // block.records if block.records > 0 else None
 
@@ -303,21 +244,13 @@ class RecordReader(ABC):
         """Return one record: its text, or its IDs."""
 
     def record_line(self, index: int) -> Line | None:  # noqa: ARG002
-        """Return the line of a record; None if records are not lines. Reads the text before it.
-
-        Raises:
-            IndexError: If there is no such record.
-        """
+        """Return the line of a record; None if records are not lines. Reads the text before it."""
         return None
 
     def record_byte_offset(self, index: int) -> ByteOffset:
         """Return the byte offset of the line of a record, whose `width` is its length without the line end.
 
-        The first call may count all records.
-
-        Raises:
-            IndexError: If there is no such record.
-            LookupError: If the reader does not know the files.
+        The first call may count all records. A reader that does not know the files raises LookupError.
         """
         raise LookupError(f"the file of record {index} is not known")
 

@@ -19,14 +19,8 @@ ROWS = "rows"
 
 
 class Continuation(NamedTuple):
-    """The relation between consecutive rows.
+    """The relation between consecutive rows."""
 
-    Attributes:
-        how: `ROWS`, or a word of the format.
-        why: The evidence, in words and numbers.
-        joins: With `ROWS`, the word of the format that joins rows anyway.
-    """
-
-    how: str
-    why: str
-    joins: str = ""
+    how: str  # `ROWS`, or a word of the format
+    why: str  # the evidence, in words and numbers
+    joins: str = ""  # with `ROWS`, the word of the format that joins rows anyway

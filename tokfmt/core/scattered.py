@@ -19,15 +19,12 @@ Bytes = NDArray[np.uint8]
 
 
 class Scattered(File):
-    """A virtual file whose reads fetch intervals of the file below. A subclass defines `size` and `intervals`.
-
-    Attributes:
-        below: The file that holds the bytes, compressed or not.
-    """
+    """A virtual file whose reads fetch intervals of the file below. A subclass defines `size` and `intervals`."""
 
     is_plain = False  # Byte offsets here are not those in the file below.
 
     def __init__(self, below: File) -> None:
+        # below: that holds the bytes, compressed or not
         self.path, self.identity, self._fd, self.below = below.path, below.identity, None, below
 
     def __getstate__(self) -> dict[str, object]:
@@ -35,14 +32,8 @@ class Scattered(File):
 
     @abstractmethod
     def intervals(self, start: int, stop: int) -> tuple[Offsets, Offsets]:
-        """Return the intervals of the file below that hold the bytes `start <= i < stop` of this one, in order.
-
-        Args:
-            start: First byte.
-            stop: Byte after the last; `start < stop`.
-
-        Returns:
-            int64[n] twice: the byte offset at which each interval begins, and its end.
+        """Return the intervals of the file below that hold the bytes `start <= i < stop` of this one, in order. The
+        result is int64[n] twice: the byte offset at which each interval begins, and its end.
         """
 
     def to_stored_offset(self, offset: int) -> int | None:

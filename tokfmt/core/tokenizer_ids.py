@@ -29,14 +29,10 @@ def wrapped_bits(token: int, found: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class TokenizerIds:
-    """The IDs of a tokenizer: all numbers up to the largest, without those in `gaps`.
+    """The IDs of a tokenizer: all numbers up to the largest, without those in `gaps`."""
 
-    Attributes:
-        stop: The number above the largest ID.
-        gaps: Intervals (first, last + 1) of numbers below the largest ID that no token has, ascending.
-    """
-
-    stop: int
+    stop: int  # above the largest ID
+    # intervals (first, last + 1) of numbers below the largest ID that no token has, ascending
     gaps: tuple[tuple[int, int], ...] = ()
 
     @classmethod
@@ -51,9 +47,7 @@ class TokenizerIds:
     @classmethod
     def stated(cls, made: Mapping[str, Any]) -> TokenizerIds | None:
         """Return the IDs of a tokenizer by its description in a manifest, or None if the manifest does not state them.
-
-        Args:
-            made: The description, as `TokenizerHandle.describe` returns it. Anyone can have written it.
+        Anyone can have written it.
         """
         size = made.get("vocab_size")
         try:
@@ -95,11 +89,8 @@ class TokenizerIds:
         return f"IDs below {self.stop:,}{' without ' if words else ''}{', '.join(words)}{more}"
 
     def lacks_largest(self, largest: int, eos_id: int | None) -> bool:
-        """Return whether no token has the largest ID of a dataset.
-
-        Args:
-            largest: The largest ID; -1 without one.
-            eos_id: The separator of the dataset, which a user may choose freely; None without one.
+        """Return whether no token has the largest ID of a dataset. A user may choose the separator of a dataset
+        freely.
         """
         return largest >= 0 and largest not in self and largest != eos_id
 

@@ -33,15 +33,9 @@ Numbers = NDArray[Any]
 
 
 def ends_alike(extent: Extent, starts: Offsets, eos_id: int | None) -> bool:
-    """Return whether all sequences before the end of an extent end with the same ID, which none has inside.
-
-    If so, the width is right: with another width, sequences end anywhere. The ID is `eos_id`, if that is known. With
-    fewer than 8 sequences the result is False, because they may end alike by chance.
-
-    Args:
-        extent: The tokens, in the width to test.
-        starts: int64[sequences + 1], token positions, from the index.
-        eos_id: The separator; None if it is unknown.
+    """Return whether all sequences before the end of an extent end with the same ID, which none has inside. If so, the
+    width is right: with another width, sequences end anywhere. The ID is `eos_id`, if that is known. With fewer than 8
+    sequences the result is False, because they may end alike by chance. `starts` is int64[sequences + 1].
     """
     last = int(np.searchsorted(starts, extent.tokens, side="right")) - 1
     bounds, found = starts[: last + 1], 0
@@ -61,16 +55,8 @@ def ends_alike(extent: Extent, starts: Offsets, eos_id: int | None) -> bool:
 
 
 def width_of_size(extent: Extent, starts: Offsets, wider: Sequence[int], index: str) -> tuple[str, ...]:
-    """Return notes on a width that follows from the size; () if the tokens confirm the width.
-
-    Args:
-        extent: The whole file, in the width that follows from its size.
-        starts: int64[sequences + 1], token positions, from the index.
-        wider: Larger widths that the format supports.
-        index: Name of the index file.
-
-    Raises:
-        CorruptError: If the tokens show a larger width, so that the file is truncated.
+    """Return notes on a width that follows from the size; () if the tokens confirm the width. `wider` are larger widths
+    that the format supports. If the tokens show one, the file is truncated, which is an error.
     """
     file, width = extent.file, extent.dtype.itemsize
     head = file.array(0, min(file.size, LOOKED_AT) // 8 * 8, "u1")
@@ -102,12 +88,8 @@ def width_of_size(extent: Extent, starts: Offsets, wider: Sequence[int], index: 
 
 
 def likely_width(head: Numbers, wider: Sequence[int] = (8, 4), width: int = 2) -> int:
-    """Return the bytes per token that the beginning of a file shows: the widest whose upper parts are small.
-
-    Args:
-        head: uint8[n], whole tokens of each width.
-        wider: Larger widths to consider, the widest first.
-        width: The width if the bytes show none of them.
+    """Return the bytes per token that the beginning of a file shows: the widest whose upper parts are small. `head` is
+    uint8[n], whole tokens of each width. `wider` begins with the widest.
     """
     return next((other for other in wider if other > width and _looks_wide(head, width, other)), width)
 
@@ -116,10 +98,7 @@ def contradicted_width(ids: Tokens) -> tuple[str, int] | None:
     """Return what shows that token IDs were read in a wrong width, and the likely width; None without such a sign.
 
     Every second ID is 0 if wider IDs were read in halves. IDs of 2^32 and more, or many of 2^22 and more, are two
-    narrower ones that were read as one.
-
-    Args:
-        ids: The first IDs of a file, in the width that is questioned.
+    narrower ones that were read as one. The IDs are the first of a file, in the width that is questioned.
     """
     width = ids.dtype.itemsize
     if width == 8 and len(high := np.flatnonzero(ids >> np.uint64(32))):

@@ -40,21 +40,13 @@ Leads = Literal["as-read", "all"]
 
 
 class Counts(NamedTuple):
-    """What became of one kind of token beside contents. The sum is the number of sequences.
+    """What became of one kind of token beside contents. The sum is the number of sequences."""
 
-    Attributes:
-        kept: Written as it was read.
-        replaced: Written with another ID.
-        added: Written, and not in the source.
-        dropped: In the source, and not written.
-        bare: Neither in the source nor written.
-    """
-
-    kept: int = 0
-    replaced: int = 0
-    added: int = 0
-    dropped: int = 0
-    bare: int = 0
+    kept: int = 0  # written as it was read
+    replaced: int = 0  # written with another ID
+    added: int = 0  # written, and not in the source
+    dropped: int = 0  # in the source, and not written
+    bare: int = 0  # neither in the source nor written
 
     def plus(self, other: Counts) -> Counts:
         """Return the sums."""
@@ -73,26 +65,17 @@ class Ledger(NamedTuple):
 
 
 class Boundaries(NamedTuple):
-    """What a destination writes beside contents.
+    """What a destination writes beside contents."""
 
-    Attributes:
-        id: The separator; None: none is written.
-        kind: What marks boundaries: an index, a separator after or before each sequence, or one between sequences,
-            where a run of separators is padding.
-        lead: The lead; None: none is written.
-        leads: The sequences that get the lead: those that have one, or all.
-        only_closed: A sequence without a separator gets none.
-        accepted: Names of the accepted losses.
-        name: Name of the format, for messages.
-    """
-
-    id: int | None = None
+    id: int | None = None  # the separator; None: none is written
+    # an index, a separator after or before each sequence, or one between sequences, where a run of separators is
+    # padding
     kind: Kind = "index"
-    lead: int | None = None
-    leads: Leads = "as-read"
-    only_closed: bool = False
-    accepted: frozenset[str] = frozenset()
-    name: str = "the destination"
+    lead: int | None = None  # None: none is written
+    leads: Leads = "as-read"  # sequences that get the lead: those that have one, or all
+    only_closed: bool = False  # a sequence without a separator gets none
+    accepted: frozenset[str] = frozenset()  # names of the accepted losses
+    name: str = "the destination"  # of the format, for messages
 
     @property
     def side(self) -> int:
@@ -100,11 +83,8 @@ class Boundaries(NamedTuple):
         return BEFORE if self.kind == "before" else AFTER
 
     def beside(self, lengths: Numbers, beside: Sides) -> tuple[Flags, Flags]:
-        """Return which sequences get a separator, and which get a lead. This rule is the only one.
-
-        Args:
-            lengths: Number of content tokens of each sequence.
-            beside: What is beside each sequence in the source.
+        """Return which sequences get a separator, and which get a lead. This rule is the only one. `lengths` are those
+        of contents, and `beside` is what is beside each in the source.
         """
         if self.id is None:
             separator = np.zeros(len(lengths), np.bool_)
@@ -129,46 +109,29 @@ class Boundaries(NamedTuple):
 
 
 class LaidOut(NamedTuple):
-    """Tokens as a destination stores them.
+    """Tokens as a destination stores them."""
 
-    Attributes:
-        tokens: The tokens; do not write to them, as they may be the window itself.
-        ends: End of each sequence in `tokens`, with its separator.
-        ledger: What became of separators and leads.
-    """
-
-    tokens: Tokens
-    ends: Offsets
-    ledger: Ledger
+    tokens: Tokens  # do not write to them, as they may be the window itself
+    ends: Offsets  # of each sequence in `tokens`, with its separator
+    ledger: Ledger  # what became of separators and leads
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Consecutive sequences, and the tokens of their extents.
+    """Consecutive sequences, and the tokens of their extents."""
 
-    Attributes:
-        first: Number of the first sequence.
-        window: Tokens. If `base` is not None, consecutive slots of the axis; else the extents, one after the other.
-        base: Position on the axis of the first token of the window; None if the window was gathered.
-        starts: First place of each content in the window.
-        stops: Place after the last token of each content.
-        beside: What is beside each content.
-        separator: The ID of every separator beside a content; None: there are several, or none.
-        lead: The same for leads.
-        read_marks: Reads the marks of the slots of the window; None if the dataset has none.
-        lacking: A sequence without a separator lacks it, as others of the dataset have one: one that is added does not
-            count in the loss, because the document may be cut there.
-    """
-
-    first: int
-    window: Tokens
-    base: int | None
-    starts: Offsets
-    stops: Offsets
-    beside: Sides
-    separator: int | None = None
-    lead: int | None = None
+    first: int  # number of the first sequence
+    window: Tokens  # if `base` is not None, consecutive slots of the axis; else the extents, one after the other
+    base: int | None  # on the axis, of the first token of the window; None if the window was gathered
+    starts: Offsets  # first place of each content in the window
+    stops: Offsets  # place after the last token of each content
+    beside: Sides  # each content
+    separator: int | None = None  # the ID of every separator beside a content; None: there are several, or none
+    lead: int | None = None  # the same for leads
+    # of the slots of the window; None if the dataset has none
     read_marks: Callable[[], NDArray[np.uint8]] | None = None
+    # a sequence without a separator lacks it, as others have one: one that is added does not count in the loss, as
+    # the document may be cut there
     lacking: bool = False
 
     def __len__(self) -> int:
@@ -180,10 +143,8 @@ class Batch:
         return pick(self.window, self.starts, lengths), lengths
 
     def laid_out(self, target: Boundaries) -> LaidOut:
-        """Return the sequences as a destination stores them. No other function writes separators.
-
-        Raises:
-            LossyConversionError: If the destination cannot store a sequence, and the target does not accept that.
+        """Return the sequences as a destination stores them. No other function writes separators. What the destination
+        cannot store, and the target does not accept, raises LossyConversionError.
         """
         lengths = self.stops - self.starts
         separator, lead = target.beside(lengths, self.beside)
@@ -290,17 +251,9 @@ class Batch:
 def refuse_embedded(
     target: Boundaries, tokens: Tokens, first: int, position: int, lengths: Numbers | None = None
 ) -> None:
-    """Refuse separators inside sequences, if only separators mark boundaries.
-
-    Args:
-        target: What is written.
-        tokens: Contents, concatenated.
-        first: Number of the first sequence.
-        position: Position in it of the first token.
-        lengths: Number of tokens of each sequence; None: all are of the first.
-
-    Raises:
-        LossyConversionError: A content holds the separator, and the target does not accept that.
+    """Refuse separators inside sequences, if only separators mark boundaries. `tokens` are contents, concatenated.
+    `position` is that of the first token in the sequence `first`. Without `lengths`, all tokens are of the first
+    sequence.
     """
     if target.kind == "index" or target.id is None or "embedded-separators" in target.accepted:
         return

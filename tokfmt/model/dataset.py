@@ -23,38 +23,23 @@ _AT_ONCE = 1 << 18  # Sequences whose ends are read at once.
 
 
 class Slots(NamedTuple):
-    """The slots of an axis by what they hold. Their sum is the length of the axis.
+    """The slots of an axis by what they hold. Their sum is the length of the axis."""
 
-    Attributes:
-        contents: Tokens of sequences.
-        closed: Separators beside contents.
-        leads: Leads beside contents.
-        padding: All other slots.
-    """
-
-    contents: int
-    closed: int
-    leads: int
-    padding: int
+    contents: int  # tokens of sequences
+    closed: int  # separators beside contents
+    leads: int  # beside contents
+    padding: int  # all other slots
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Sequences of token IDs. Nothing but headers is read before it is asked for.
-
-    Attributes:
-        axis: The token slots.
-        spans: Where each sequence is on the axis.
-        gap: What is between contents.
-        marks: One byte per slot of the axis, such as loss masks; None without any.
-        facts: What else is known of it.
-    """
+    """Sequences of token IDs. Nothing but headers is read before it is asked for."""
 
     axis: Axis
-    spans: Spans
-    gap: Gap = field(default_factory=Gap)
-    marks: Axis | None = None
-    facts: Mapping[str, object] = field(default_factory=dict)
+    spans: Spans  # where each sequence is on the axis
+    gap: Gap = field(default_factory=Gap)  # what is between contents
+    marks: Axis | None = None  # one byte per slot of the axis, such as loss masks
+    facts: Mapping[str, object] = field(default_factory=dict)  # what else is known of it
 
     def __len__(self) -> int:
         return self.spans.count
@@ -64,11 +49,7 @@ class Dataset:
     @overload
     def __getitem__(self, chosen: slice | Sequence[int] | NDArray[np.integer]) -> Dataset: ...
     def __getitem__(self, chosen: int | np.integer | slice | Sequence[int] | NDArray[np.integer]) -> Tokens | Dataset:
-        """Return the content of one sequence, in one read; or a dataset of several sequences.
-
-        Raises:
-            IndexError: If there is no such sequence.
-        """
+        """Return the content of one sequence, in one read; or a dataset of several sequences."""
         if type(chosen) is int or isinstance(chosen, np.integer):
             return self._one(int(chosen))
         if isinstance(chosen, slice):
@@ -95,21 +76,13 @@ class Dataset:
         return {key: value for key, value in vars(self).items() if key != "_one"}
 
     def take(self, numbers: NDArray[np.integer]) -> Dataset:
-        """Return the sequences with these numbers, in this order. A number may repeat.
-
-        Raises:
-            IndexError: If there is no such sequence.
-        """
+        """Return the sequences with these numbers, in this order. A number may repeat."""
         if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < len(self):
             raise IndexError(f"sequences {numbers.min()}..{numbers.max()} are outside 0:{len(self)}")
         return replace(self, spans=Taken(self.spans, numbers))
 
     def slice(self, first: int, last: int) -> Dataset:
-        """Return the sequences `first <= i < last`.
-
-        Raises:
-            IndexError: If the range leaves the dataset.
-        """
+        """Return the sequences `first <= i < last`."""
         check_interval(first, last, len(self), "sequences")
         return self if last - first == len(self) else replace(self, spans=Sliced(self.spans, first, last))
 
@@ -120,13 +93,9 @@ class Dataset:
     def batches(
         self, size: int = WINDOW, first: int = 0, last: int | None = None, longest: int | None = None
     ) -> Iterator[Batch]:
-        """Yield whole sequences in order, in batches of about `size` tokens. Each token is read once.
-
-        Args:
-            size: Tokens per batch, about.
-            first: First sequence.
-            last: Sequence after the last; None: to the end, before sequences are counted.
-            longest: A sequence with a longer extent is a batch without a token, which is not read. None: all are read.
+        """Yield whole sequences in order, in batches of about `size` tokens. Each token is read once. Without `last`,
+        they go to the end, before sequences are counted. A sequence with a longer extent than `longest` is a batch
+        without a token, which is not read.
         """
         separator = None if len(self.gap.ids) > 1 else self.gap.id
         lead = None if len(self.gap.leads) > 1 else self.gap.lead

@@ -17,47 +17,28 @@ _NAMED = 5  # separators that a message names
 
 @dataclass(frozen=True)
 class Gap:
-    """The separator of a source, and what was seen of it. Between contents are separators, leads and padding alone.
+    """The separator of a source, and what was seen of it. Between contents are separators, leads and padding alone."""
 
-    Attributes:
-        id: The separator; None if there is none, if it is not known, or if parts have different ones.
-        side: The side of its sequence on which it is.
-        known: The origin of `id`, or of the statement that there is none.
-        lead: An ID, such as a BOS, that is not content at the beginning of a sequence, as the user says.
-        looked: Number of sequences whose ends were looked at.
-        of: Number of sequences.
-        closed: Number of sequences that were looked at and end with the separator.
-        lack: Number of those that are not empty and do not end with it.
-        empty: Number of those that are empty.
-        even: No sequence is known to be empty, by a look or by the manifest.
-        alone: Only separators mark boundaries. Nothing was counted.
-        stored: The separator is in the data. A manifest may state one that is not.
-        counted: The manifest counts as many tokens as there are if every sequence ends with the separator.
-        common: If the separator is not known: an ID that ends nearly all sequences, and how many; None without one.
-        only: If the separator is not known: the ID that ends all sequences that are not empty; None without one.
-        overrules: The ID that the manifest or the file states, which fewer sequences end with.
-        path: The dataset, for messages.
-        parts: The gaps of the datasets that were joined.
-    """
-
-    id: int | None = None
-    side: Literal["after", "before"] = "after"
-    known: Known = ""
+    id: int | None = None  # None if there is none, if it is not known, or if parts have different ones
+    side: Literal["after", "before"] = "after"  # of its sequence
+    known: Known = ""  # the origin of `id`, or of the statement that there is none
+    # an ID, such as a BOS, that is not content at the beginning of a sequence, as the user says
     lead: int | None = None
-    looked: int = 0
-    of: int = 0
-    closed: int = 0
-    lack: int = 0
-    empty: int = 0
-    even: bool = True
-    alone: bool = False
-    stored: bool = True
-    counted: bool = False
+    looked: int = 0  # sequences whose ends were looked at
+    of: int = 0  # sequences
+    closed: int = 0  # sequences that were looked at and end with the separator
+    lack: int = 0  # of those, not empty and without it at the end
+    empty: int = 0  # of those, empty
+    even: bool = True  # no sequence is known to be empty, by a look or by the manifest
+    alone: bool = False  # only separators mark boundaries; nothing was counted
+    stored: bool = True  # in the data; a manifest may state one that is not
+    counted: bool = False  # the manifest counts as many tokens as there are if every sequence ends with the separator
+    # if the separator is not known: an ID that ends nearly all sequences, and how many
     common: tuple[int, int] | None = None
-    only: int | None = None
-    overrules: int | None = None
-    path: str = ""
-    parts: tuple[Gap, ...] = ()
+    only: int | None = None  # if the separator is not known: the ID that ends all sequences that are not empty
+    overrules: int | None = None  # the ID that the manifest or the file states, which fewer sequences end with
+    path: str = ""  # the dataset, for messages
+    parts: tuple[Gap, ...] = ()  # gaps of the datasets that were joined
 
     def each(self) -> Iterator[Gap]:
         """Yield the gap of each part; the gap itself without parts."""

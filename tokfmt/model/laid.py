@@ -35,25 +35,15 @@ def changed() -> IncompleteWriteError:
 
 
 class _Places(NamedTuple):
-    """Where one sequence is in the source, and what the destination writes beside it.
+    """Where one sequence is in the source, and what the destination writes beside it."""
 
-    Attributes:
-        start: First slot of the content.
-        stop: Slot after it.
-        separator: The destination writes a separator.
-        lead: The destination writes a lead.
-        lead_in: Tokens that the destination writes in front of the content.
-        separator_slot: The slot of its separator; None without one.
-        lead_slot: The slot of its lead; None without one.
-    """
-
-    start: int
-    stop: int
-    separator: bool
-    lead: bool
-    lead_in: int
-    separator_slot: int | None
-    lead_slot: int | None
+    start: int  # first slot of the content
+    stop: int  # slot after it
+    separator: bool  # the destination writes a separator
+    lead: bool  # the destination writes a lead
+    lead_in: int  # tokens that the destination writes in front of the content
+    separator_slot: int | None  # slot of its separator; None without one
+    lead_slot: int | None  # slot of its lead; None without one
 
 
 class Laid(Axis):
@@ -62,33 +52,21 @@ class Laid(Axis):
     Positions are presumed if they follow from the extents alone: every sequence that was looked at was closed, or
     none was. A read of a sequence that differs raises UnendedError; positions are exact after a look at the end of
     every sequence. 8 bytes are held per 4,096 sequences.
-
-    Attributes:
-        dataset: The source.
-        target: What is written beside contents.
-        is_exact: Positions are known.
-        bases: Position of every 4,096th sequence, and the length: int64.
     """
 
     length: int = 0
 
     def __init__(self, dataset: Dataset, target: Boundaries, *, exact: bool = False, even: bool = False) -> None:
-        """Find the positions; a stream is scanned.
-
-        Args:
-            dataset: The source.
-            target: What is written beside contents.
-            exact: Look at the end of every sequence, also if positions could be presumed.
-            even: Presume also that no sequence is empty. If all are presumed to be closed, positions then follow from
-                single entries of the index, which is not read for them.
-
-        Raises:
-            OptionError: Separators are written as they are stored and mark boundaries, and a sequence that is not the
-                last has none.
+        """Find the positions; a stream is scanned. With `exact`, the end of every sequence is looked at, also if
+        positions could be presumed. With `even`, no sequence is presumed to be empty. If all are presumed to be closed,
+        positions then follow from single entries of the index, which is not read for them. Separators that are written
+        as they are stored and mark boundaries must follow every sequence but the last.
         """
+        # dataset: the source
+        # target: what is written beside contents
         self.dataset, self.target, self.count = dataset, target, dataset.spans.count
         lacking = target.only_closed and target.kind != "index"
-        self.is_exact = exact or lacking or not dataset.spans.presumes
+        self.is_exact = exact or lacking or not dataset.spans.presumes  # positions are known
         if lacking:
             self._refuse_lacking()
         self._seamless = self._is_seamless()
@@ -106,7 +84,7 @@ class Laid(Axis):
         for first, last in windows(0, 0 if self._even else self.count, _AT_ONCE):
             sizes = self._sizes(first, last)
             parts.append(np.add.reduceat(sizes, np.arange(0, last - first, STEP)))
-        self.bases = np.cumsum(np.concatenate(parts))
+        self.bases = np.cumsum(np.concatenate(parts))  # position of every 4,096th sequence, and the length: int64
         self._from, self._added = start, int(adds) - int(target.id is None)
         self.length = stop - start + self.count * self._added if self._even else int(self.bases[-1])
         same = self._seamless and target.id is not None and stop - start == self.length
@@ -136,12 +114,8 @@ class Laid(Axis):
         return spans.seamless
 
     def offsets(self, first: int, last: int, stop: int | None = None) -> Offsets:
-        """Return the position of each sequence `first <= i < last`, and the end of the last, int64.
-
-        Args:
-            first: First sequence.
-            last: Sequence after the last.
-            stop: Leave out the sequences that begin at this position or after it.
+        """Return the position of each sequence `first <= i < last`, and the end of the last, int64. Sequences that
+        begin at `stop` or after it are left out.
         """
         check_interval(first, last, self.count, "sequences")
         offsets: Offsets
@@ -160,10 +134,7 @@ class Laid(Axis):
 
     def _sequences(self, start: int, stop: int) -> tuple[int, Offsets]:
         """Return the first sequence of a non-empty interval, the offset of each one in it, and the end of the last.
-
-        Args:
-            start: First position.
-            stop: Position after the last; more than `length` for the sequences without a position at the end as well.
+        With a `stop` above `length`, the sequences without a position at the end are among them.
         """
         first = self.sequence_at(start) if start else 0
         if stop > self.length:
@@ -193,11 +164,8 @@ class Laid(Axis):
         return low + max(0, int(np.searchsorted(starts, position, "right")) - 1)
 
     def walk(self, start: int, stop: int) -> Iterator[Tokens]:
-        """Yield the tokens at positions `start <= p < stop`, in order, in windows of about 2^20 tokens.
-
-        Raises:
-            UnendedError: A sequence differs from what the positions presume.
-            LossyConversionError: The destination cannot store a sequence.
+        """Yield the tokens at positions `start <= p < stop`, in order, in windows of about 2^20 tokens. A sequence that
+        differs from what the positions presume raises UnendedError.
         """
         if start == stop:
             return
@@ -344,11 +312,7 @@ class Laid(Axis):
         return out
 
     def slot_of(self, position: int) -> int | None:
-        """Return the slot of the source that holds the token at a position; None if the destination adds the token.
-
-        Raises:
-            IndexError: If the position leaves the axis.
-        """
+        """Return the slot of the source that holds the token at a position; None if the destination adds the token."""
         check_position(position, self.length)
         if self.same_from is not None:
             return position + self.same_from
@@ -435,10 +399,8 @@ class Laid(Axis):
         return not is_known and spans.ending is not None and spans.usual == AFTER
 
     def check_ends(self, numbers: Numbers) -> None:
-        """Compare the ends of some sequences with what positions presume. Reads one token of each.
-
-        Raises:
-            UnendedError: A sequence does not end with the separator.
+        """Compare the ends of some sequences with what positions presume. Reads one token of each. A sequence that does
+        not end with the separator raises UnendedError.
         """
         if self.presumes:
             beside = self.dataset.spans.trim(numbers, *self.dataset.spans.extents_of(numbers), self.dataset.axis)[2]

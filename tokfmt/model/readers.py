@@ -73,16 +73,10 @@ def from_reader(
     scanned: Callable[[int], None] = ignore,
     path: Place | str = "dataset",
 ) -> Dataset:
-    """Return the dataset of a reader.
-
-    Args:
-        reader: The reader of a stored axis.
-        eos_id: Its separator; None: sequences are read as they are stored.
-        presumed: What ends each sequence of an index: AFTER, the separator; 0, another token. None: look at each.
-        where: What a separator means (default: what the reader says).
-        jobs: Threads that scan a stream; None: one per core.
-        scanned: Called with the number of further tokens of a stream that were scanned.
-        path: The dataset, for messages.
+    """Return the dataset of a reader. Without `eos_id`, sequences are read as they are stored. `presumed` is what ends
+    each sequence of an index: AFTER, the separator; 0, another token; None: look at each. `where` is what a separator
+    means (default: what the reader says). `scanned` is called with the number of further tokens of a stream that were
+    scanned.
     """
     info, where = reader.info, where or reader.info.separators
     gap = Gap(eos_id, of=info.sequences)
@@ -178,12 +172,7 @@ class ContentReader(_Reader):
     """A reader of the contents of a dataset, without separators and leads."""
 
     def __init__(self, dataset: Dataset, info: Info | None = None) -> None:
-        """Lay out the contents alone.
-
-        Args:
-            dataset: The dataset.
-            info: Facts about it (default: those of the reader that it is of, or none).
-        """
+        """Lay out the contents alone. Its facts are `info` (default: those of the reader that it is of, or none)."""
         super().__init__(dataset, Boundaries(), even=dataset.gap.even)
         stated = dataset.facts.get("info") if info is None else info
         info = stated if isinstance(stated, Info) else Info(Layout.DOCUMENTS, dataset.axis.dtype, 0, 0)
@@ -255,16 +244,13 @@ class ContentReader(_Reader):
 
 
 class LaidReader(_Reader):
-    """A reader of the axis of a destination: contents with the separators that it stores.
-
-    Attributes:
-        bare: The number of sequences without a separator, if no leads are written.
-    """
+    """A reader of the axis of a destination: contents with the separators that it stores."""
 
     def __init__(self, dataset: Dataset, target: Boundaries, info: Info) -> None:
         """Lay out a dataset; see `laid_reader`."""
         super().__init__(dataset, target, even=dataset.gap.even)
         top, separator = info.max_id, target.id
+        # of sequences without a separator, if no leads are written
         self.bare = self.count - (self.length - info.tokens)
         self.info = replace(
             info,
@@ -298,23 +284,16 @@ _SIDES = {AFTER: Separators.TRAILING, BEFORE: Separators.BEFORE}
 
 
 def dataset_of(reader: TokenReader, *, drawn: bool = False) -> Dataset:
-    """Return the dataset under a reader of contents. What is no view of a dataset becomes one without separators.
-
-    Args:
-        reader: A reader of contents.
-        drawn: Return the documents of a recipe as sequences of its sources, with their separators.
+    """Return the dataset under a reader of contents. What is no view of a dataset becomes one without separators. With
+    `drawn`, the documents of a recipe are sequences of its sources, with their separators.
     """
     found = cast("Dataset | None", reader.as_dataset(drawn=drawn))
     return from_reader(reader) if found is None else found
 
 
 def stored_reader(reader: TokenReader, separator: int | None, *, raw: bool = False) -> LaidReader | None:
-    """Return the slots of the files under contents, if each is followed by a separator there and by nothing else.
-
-    Args:
-        reader: A reader of contents.
-        separator: The separator; None: there is none.
-        raw: The files are read without a look at separators. None is returned if these are only presumed.
+    """Return the slots of the files under contents, if each is followed by a separator there and by nothing else. If
+    `raw`, the files are read without a look at separators; the result is None if these are only presumed.
     """
     dataset = dataset_of(reader)
     if separator is None or dataset.gap.id != separator or dataset.spans.usual != AFTER:
@@ -326,12 +305,7 @@ def stored_reader(reader: TokenReader, separator: int | None, *, raw: bool = Fal
 
 
 def laid_reader(reader: TokenReader, target: Boundaries) -> LaidReader:
-    """Return contents with the separators that a destination stores. What it cannot store is for others to refuse.
-
-    Args:
-        reader: A reader of contents.
-        target: What is written beside contents.
-    """
+    """Return contents with the separators that a destination stores. What it cannot store is for others to refuse."""
     dataset, target = dataset_of(reader), target._replace(accepted=_ALL)
     found = LaidReader(dataset, target, reader.info)
     if found.bare and not dataset.gap.ids and (drawn := dataset_of(reader, drawn=True)).gap.ids:
@@ -340,12 +314,7 @@ def laid_reader(reader: TokenReader, target: Boundaries) -> LaidReader:
 
 
 def with_own_separators(reader: TokenReader, separator: int | None) -> TokenReader:
-    """Return contents with a separator after each that has one in the source, as a token of the sequence.
-
-    Args:
-        reader: A reader of contents.
-        separator: The ID that is written; None: no sequence has one.
-    """
+    """Return contents with a separator after each that has one in the source, as a token of the sequence."""
     if separator is None:
         return reader
     found = LaidReader(dataset_of(reader), Boundaries(separator, "index", only_closed=True), reader.info)

@@ -104,16 +104,8 @@ ROLES = (*COUNTING, ATTENTION, *DIVIDING, COMPLETION, TARGETS, TARGET_SEGMENTS)
 
 
 def columns_to_read(path: Place, there: Sequence[str], choice: str | None, first: str = "") -> tuple[str, ...]:
-    """Return which columns beside IDs are read.
-
-    Args:
-        path: The file, for the error.
-        there: The names of all columns that may be read.
-        choice: The option `loss_mask`; see `loss_mask.mask_fields`.
-        first: The name of the column of IDs, of which a second one may be the completion or the labels.
-
-    Raises:
-        UnsupportedError: The column that is chosen is not there.
+    """Return which columns beside IDs are read. `choice` is the option `loss_mask`. A second column of IDs beside
+    `first` may be the completion or the labels.
     """
     masks = mask_fields(path, there, choice)
     if {LOSS_MASK, STARTS} <= {*there} and choice is None:  # packed rows of Megatron-Bridge
@@ -125,11 +117,8 @@ def columns_to_read(path: Place, there: Sequence[str], choice: str | None, first
 
 
 def are_pairs(names: Collection[str], rows: Iterable[tuple[Any, Any]]) -> bool:
-    """Return whether `targets` are completions; see the table of this module.
-
-    Args:
-        names: The names of the columns beside the IDs.
-        rows: The IDs of the first rows, and the targets of each: lists or arrays.
+    """Return whether `targets` are completions; see the table of this module. A row is its IDs and its targets: lists
+    or arrays.
     """
     if TARGETS not in names or not {*SEGMENTS, *ALL_POSITIONS, TARGET_SEGMENTS}.isdisjoint(names):
         return False
@@ -161,45 +150,26 @@ def states_loss(names: Collection[str], how: Reading) -> bool:
 
 
 class Column(NamedTuple):
-    """A column of rows: the values of row i are `values[offsets[i]:offsets[i + 1]]`.
+    """A column of rows: the values of row i are `values[offsets[i]:offsets[i + 1]]`."""
 
-    Attributes:
-        values: One-dimensional integers of all rows, joined.
-        offsets: int64[rows + 1].
-        there: bool per row, False where the row has no value; None if every row has one.
-    """
-
-    values: NDArray[np.integer[Any]]
-    offsets: Offsets
-    there: Flags | None = None
+    values: NDArray[np.integer[Any]]  # one-dimensional integers of all rows, joined
+    offsets: Offsets  # int64[rows + 1]
+    there: Flags | None = None  # bool per row, False where the row has no value; None if every row has one
 
 
 class RowFacts(NamedTuple):
-    """What the columns of some rows state, in numbers.
+    """What the columns of some rows state, in numbers."""
 
-    Attributes:
-        rows: The number of rows.
-        divided: The number of those that hold more than one document.
-        padding: The number of IDs that are left out: excluded by attention or segments at the ends of documents.
-        ended: Likewise, of position 0 and with ignored labels at the ends of rows.
-        fill: Likewise, repeated separators that do not count.
-        inside: The number of excluded IDs inside of documents, which are content that does not count in the loss.
-        masked: The number of IDs that do not count in the loss because targets do not have them as labels.
-        jumps: The number of positions that are higher than those before them by more than their distance.
-        excluding: The number of IDs that are excluded, by the name of the column.
-        lacking: The number of rows without a value, by the name of the column.
-    """
-
-    rows: int = 0
-    divided: int = 0
-    padding: int = 0
-    ended: int = 0
-    fill: int = 0
-    inside: int = 0
-    masked: int = 0
-    jumps: int = 0
-    excluding: Mapping[str, int] = {}
-    lacking: Mapping[str, int] = {}
+    rows: int = 0  # the number of rows
+    divided: int = 0  # of those, the number that hold more than one document
+    padding: int = 0  # IDs that are left out: excluded by attention or segments at the ends of documents
+    ended: int = 0  # likewise, of position 0 and with ignored labels at the ends of rows
+    fill: int = 0  # likewise, repeated separators that do not count
+    inside: int = 0  # excluded IDs inside of documents, which are content that does not count in the loss
+    masked: int = 0  # IDs that do not count in the loss because targets do not have them as labels
+    jumps: int = 0  # positions that are higher than those before them by more than their distance
+    excluding: Mapping[str, int] = {}  # IDs that are excluded, by the name of the column
+    lacking: Mapping[str, int] = {}  # rows without a value, by the name of the column
 
     @property
     def left_out(self) -> int:
@@ -269,33 +239,20 @@ _WITHOUT = ("read as rows without that column", "each of their IDs counts in the
 
 
 class IdRows(NamedTuple):
-    """Consecutive rows of token IDs, or the documents in them.
+    """Consecutive rows of token IDs, or the documents in them."""
 
-    Attributes:
-        tokens: IDs of all sequences, joined.
-        offsets: int64[sequences + 1]; sequence i is `tokens[offsets[i]:offsets[i + 1]]`.
-        own: The label of each token itself, as it is stored; None without labels.
-        begins: bool per token, True at the first token of a document; None without columns.
-        marks: uint8 per token, bits of `core.loss_mask`; None without columns.
-        odd: Number of sequences whose mask leaves out a token or whose labels hold another ID, and the first of them.
-        facts: What the columns state.
-        counts: int64 per row, the number of its sequences; None without columns.
-        first: Index of the first sequence in the dataset.
-        start: Position of the first token in the dataset.
-        against: Rows whose masks contradict their padding, if they are compared.
-    """
-
-    tokens: Tokens
-    offsets: Offsets
-    own: NDArray[np.integer[Any]] | None = None
-    begins: Flags | None = None
-    marks: NDArray[np.uint8] | None = None
+    tokens: Tokens  # of all sequences, joined
+    offsets: Offsets  # int64[sequences + 1]; sequence i is `tokens[offsets[i]:offsets[i + 1]]`
+    own: NDArray[np.integer[Any]] | None = None  # the label of each token itself, as it is stored; None without labels
+    begins: Flags | None = None  # bool per token, True at the first token of a document; None without columns
+    marks: NDArray[np.uint8] | None = None  # uint8 per token, bits of `core.loss_mask`; None without columns
+    # sequences whose mask leaves out a token or whose labels hold another ID: their number, and the first
     odd: tuple[int, int] = (0, -1)
-    facts: RowFacts = RowFacts()
-    counts: NDArray[np.int64] | None = None
-    first: int = 0
-    start: int = 0
-    against: Contradictions = Contradictions()
+    facts: RowFacts = RowFacts()  # what the columns state
+    counts: NDArray[np.int64] | None = None  # int64 per row, the number of its sequences; None without columns
+    first: int = 0  # index of the first sequence in the dataset
+    start: int = 0  # position of the first token in the dataset
+    against: Contradictions = Contradictions()  # rows whose masks contradict their padding, if they are compared
 
     def span(self, *, rows: bool) -> tuple[int, int]:
         """Return the first index and the end on the axis of sequences (`rows`) or of tokens."""
@@ -311,21 +268,13 @@ class IdRows(NamedTuple):
 
 
 class Misfit(NamedTuple):
-    """A row whose columns do not fit its IDs, or contradict each other.
-
-    Attributes:
-        row: The row.
-        problem: What is wrong with it, as "has labels of another length".
-        expected: What fits; None if that is clear.
-        found: What the row has; None likewise.
-        remedy: What to do; "" if no other remedy is known than to correct the column.
-    """
+    """A row whose columns do not fit its IDs, or contradict each other."""
 
     row: int
-    problem: str
-    expected: object = None
-    found: object = None
-    remedy: str = ""
+    problem: str  # as "has labels of another length"
+    expected: object = None  # what fits; None if that is clear
+    found: object = None  # what the row has; None likewise
+    remedy: str = ""  # "" if no other remedy is known than to correct the column
 
 
 Report = Callable[[Misfit], object]
@@ -333,25 +282,15 @@ Report = Callable[[Misfit], object]
 
 
 class Reading(NamedTuple):
-    """How columns are read.
+    """How columns are read."""
 
-    Attributes:
-        choice: The option `loss_mask`; see `loss_mask.mask_fields`.
-        samples: Each row stays one sequence as it is stored, instead of the documents in it.
-        compares: Masks are compared with the padding, for `IdRows.against`.
-        is_own: tokfmt wrote the rows, so that nothing has to be taken for padding or fill.
-        eos_id: The separator, if it is known; only its repetitions are fill.
-        pairs: `targets` are completions; see `are_pairs`.
-        option: The option that names the column of IDs, for remedies.
-    """
-
-    choice: str | None = None
-    samples: bool = False
-    compares: bool = False
-    is_own: bool = False
-    eos_id: int | None = None
-    pairs: bool = False
-    option: str = "column"
+    choice: str | None = None  # the option `loss_mask`; see `loss_mask.mask_fields`
+    samples: bool = False  # each row stays one sequence as it is stored, instead of the documents in it
+    compares: bool = False  # masks are compared with the padding, for `IdRows.against`
+    is_own: bool = False  # tokfmt wrote the rows, so that nothing has to be taken for padding or fill
+    eos_id: int | None = None  # if it is known; only its repetitions are fill
+    pairs: bool = False  # `targets` are completions; see `are_pairs`
+    option: str = "column"  # that names the column of IDs, for remedies
 
     @property
     def alone(self) -> str:
@@ -360,23 +299,14 @@ class Reading(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Rows and their columns, each with one value per ID, before anything is left out.
-
-    Attributes:
-        tokens: The IDs.
-        offsets: int64[rows + 1].
-        values: The values by name of column.
-        there: bool per row, False where a row has no value, by name of column.
-        sizes: int64 per row.
-        opens: True at the first ID of each row.
-    """
+    """Rows and their columns, each with one value per ID, before anything is left out."""
 
     tokens: Tokens
-    offsets: Offsets
-    values: Mapping[str, NDArray[np.integer[Any]]]
-    there: Mapping[str, Flags]
-    sizes: NDArray[np.int64]
-    opens: Flags
+    offsets: Offsets  # int64[rows + 1]
+    values: Mapping[str, NDArray[np.integer[Any]]]  # by name of column
+    there: Mapping[str, Flags]  # bool per row, False where a row has no value, by name of column
+    sizes: NDArray[np.int64]  # int64 per row
+    opens: Flags  # True at the first ID of each row
 
     def of_ids(self, some: Flags, flags: Flags) -> Flags:
         """Return flags of IDs, where the flag of their row is set."""
@@ -384,17 +314,11 @@ class _Rows(NamedTuple):
 
 
 class _Parts(NamedTuple):
-    """Rows, or documents, as intervals of IDs of which some are passed over.
+    """Rows, or documents, as intervals of IDs of which some are passed over."""
 
-    Attributes:
-        content: The IDs that are not passed over, ascending; None if all are content.
-        low: int64 per part, how many IDs of content are before it.
-        high: Likewise, up to its end.
-    """
-
-    content: NDArray[np.int64] | None
-    low: NDArray[np.int64]
-    high: NDArray[np.int64]
+    content: NDArray[np.int64] | None  # the IDs that are not passed over, ascending; None if all are content
+    low: NDArray[np.int64]  # int64 per part, how many IDs of content are before it
+    high: NDArray[np.int64]  # likewise, up to its end
 
     @staticmethod
     def of(begins: NDArray[np.int64], size: int, content: NDArray[np.int64] | None) -> _Parts:
@@ -430,14 +354,8 @@ def with_columns(
     """Return rows with what the columns beside them state; see the table of this module.
 
     If `report` returns, what is returned of the row that it received is not what is stored: a row with a column of
-    another length is empty.
-
-    Args:
-        tokens: The IDs of the rows, joined.
-        offsets: int64[rows + 1]; row i is `tokens[offsets[i]:offsets[i + 1]]`.
-        columns: The columns by name, of `ROLES`.
-        how: How they are read.
-        report: Receives each row that does not fit, with every problem of its columns.
+    another length is empty. Row i is `tokens[offsets[i]:offsets[i + 1]]`. `report` receives each row that does not fit,
+    with every problem of its columns.
     """
     if not columns:
         return IdRows(tokens, offsets, facts=RowFacts(len(offsets) - 1))
@@ -524,16 +442,9 @@ def dividing(names: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def divided(names: Collection[str], offsets: Offsets | None, columns: Mapping[str, Column], how: Reading) -> IdRows:
-    """Return what `with_columns` does, except for IDs and marks.
-
-    Args:
-        names: All columns of the rows.
-        offsets: The offsets of the IDs; None if they are those of a column with a value per ID.
-        columns: Those that `dividing` returned.
-        how: How they are read.
-
-    Raises:
-        NeedsIdsError: The result depends on IDs or other columns, or a row does not fit.
+    """Return what `with_columns` does, except for IDs and marks. `names` are all columns of the rows, and `columns`
+    those that `dividing` returned. Without `offsets`, they are those of a column with a value per ID. It raises
+    NeedsIdsError if the result depends on IDs or other columns, or a row does not fit.
     """
     per_id = [column for name, column in columns.items() if name not in PER_DOCUMENT]
     if offsets is None and per_id and (per_id[0].there is None or per_id[0].there.all()):
@@ -558,12 +469,7 @@ def divided(names: Collection[str], offsets: Offsets | None, columns: Mapping[st
 
 
 def without_masks(columns: Mapping[str, Column], offsets: Offsets) -> dict[str, Column]:
-    """Return columns if labels and masks are not read: labels still show padding, where they fit the IDs.
-
-    Args:
-        columns: The columns by name.
-        offsets: The offsets of the IDs.
-    """
+    """Return columns if labels and masks are not read: labels still show padding, where they fit the IDs."""
     kept = {name: column for name, column in columns.items() if name not in COUNTING}
     if kept and (labels := columns.get(LABELS)) is not None:
         fits = np.diff(labels.offsets) == np.diff(offsets)
@@ -572,14 +478,7 @@ def without_masks(columns: Mapping[str, Column], offsets: Offsets) -> dict[str, 
 
 
 def unlike_labels(found: IdRows, tokens: Tokens, offsets: Offsets, columns: Mapping[str, Column]) -> Iterator[Misfit]:
-    """Yield each row with a label that is another ID than its token.
-
-    Args:
-        found: What `with_columns` returned.
-        tokens: The IDs of the rows, as they are stored.
-        offsets: Their offsets.
-        columns: The columns.
-    """
+    """Yield each row with a label that is another ID than its token."""
     if found.marks is None or found.counts is None or LABELS not in columns:
         return
     labels = columns[LABELS]
@@ -608,11 +507,8 @@ def row_of_each(offsets: Offsets, positions: NDArray[np.int64]) -> NDArray[np.in
 
 
 def first_in_rows(offsets: Offsets, wrong: Flags) -> Iterator[tuple[int, int]]:
-    """Yield the number of each row in which a position is wrong, and the first of these positions.
-
-    Args:
-        offsets: int64[rows + 1]; row i has the positions `offsets[i] <= p < offsets[i + 1]`.
-        wrong: bool per position.
+    """Yield the number of each row in which a position is wrong, and the first of these positions. Row i has the
+    positions `offsets[i] <= p < offsets[i + 1]`.
     """
     positions = np.flatnonzero(wrong)
     rows, first = np.unique(row_of_each(offsets, positions), return_index=True)
@@ -739,13 +635,8 @@ def _value_of_nothing(name: str, tokens: Tokens, offsets: Offsets) -> NDArray[np
 def emptied(
     tokens: Tokens, offsets: Offsets, columns: Mapping[str, Column], empty: Flags
 ) -> tuple[Tokens, Offsets, dict[str, Column]]:
-    """Return IDs and columns without the values of some rows, which keep their numbers.
-
-    Args:
-        tokens: The IDs of the rows, joined.
-        offsets: int64[rows + 1].
-        columns: The columns by name.
-        empty: bool per row, True for those without values.
+    """Return IDs and columns without the values of some rows, which keep their numbers. Rows without values are True in
+    `empty`.
     """
     ids: Any
     ids, bounds, _ = _emptied(Column(tokens, offsets), empty)
@@ -871,14 +762,9 @@ def _begins_of_starts(rows: _Rows, starts: Column, report: Report) -> Flags:
 def _one_division(
     rows: _Rows, begins: Mapping[str, Flags], dividing: Mapping[str, Flags], excluded: Flags, report: Report
 ) -> Flags:
-    """Return where documents begin, and report rows that two columns divide at different IDs of content.
-
-    Args:
-        rows: The rows.
-        begins: Where documents begin, by the name of each column that divides.
-        dividing: Which rows it divides, bool per row.
-        excluded: The IDs that are no content.
-        report: Receives each row that does not fit.
+    """Return where documents begin, and report rows that two columns divide at different IDs of content. `begins` and
+    `dividing`, the rows that it divides, are by the name of each column that divides. `excluded` are the IDs that are
+    no content.
     """
     flags = {name: rows.of_ids(some, begins[name]) for name, some in dividing.items()}
     found: Flags = np.logical_or.reduce([rows.opens, *flags.values()])
@@ -911,11 +797,7 @@ def _excluding(rows: _Rows) -> dict[str, int]:
 
 def _behind_padding(rows: _Rows, content: NDArray[np.int64], eos_id: int) -> Flags:
     """Return the first content behind a separator and copies of one ID that attention excludes; see the table.
-
-    Args:
-        rows: The rows.
-        content: The IDs that are not excluded, ascending.
-        eos_id: The separator.
+    `content` are the IDs that are not excluded, ascending.
     """
     before, behind = content[:-1], content[1:]
     gaps = (behind - before > 1) & (rows.tokens[before] == eos_id)
@@ -932,11 +814,7 @@ def _behind_padding(rows: _Rows, content: NDArray[np.int64], eos_id: int) -> Fla
 
 def _ended(rows: _Rows, excluded: Flags, parts: _Parts) -> Flags | None:
     """Return the padding at the ends of rows that positions of 0 and ignored labels of one ID show; None without any.
-
-    Args:
-        rows: The rows.
-        excluded: The IDs that are no content.
-        parts: The rows, of which these IDs are passed over.
+    `parts` are the rows, of which the excluded IDs are passed over.
     """
     names = [name for name in ALL_POSITIONS if name in rows.values]
     if LABELS not in rows.values or not names:
@@ -956,12 +834,8 @@ def _ended(rows: _Rows, excluded: Flags, parts: _Parts) -> Flags | None:
 
 
 def _stated(rows: _Rows, starts: Flags, shifted: Collection[str]) -> dict[str, Flags]:
-    """Return which IDs count in the loss, by the name of each column that states it.
-
-    Args:
-        rows: The rows.
-        starts: Where documents begin.
-        shifted: The columns that speak of the next ID.
+    """Return which IDs count in the loss, by the name of each column that states it. The columns in `shifted` speak of
+    the next ID.
     """
     found = {}
     for name in (*COUNTING, COMPLETION):
@@ -1059,14 +933,7 @@ def differ(first: str, second: str, position: int) -> str:
 
 
 def other_value(row: int, name: str, token: int, value: int | None) -> Misfit:
-    """Return what is wrong with a row whose labels are other IDs than its tokens, or whose mask is neither 0 nor 1.
-
-    Args:
-        row: The row.
-        name: The name of the labels or of the mask.
-        token: The ID.
-        value: The value beside it; None if it is not known.
-    """
+    """Return what is wrong with a row whose labels are other IDs than its tokens, or whose mask is neither 0 nor 1."""
     if name == LABELS:
         return Misfit(row, f"has {LABELS} that are other IDs than its tokens", f"{token} or {IGNORED}", value)
     return Misfit(row, f"has a value in {name} that is not 0 or 1", None, value)
@@ -1081,15 +948,9 @@ def _marked(
     *,
     begins: bool,
 ) -> IdRows:
-    """Add marks to rows, and the number of those whose labels are not those of plain text.
-
-    Args:
-        rows: The rows, or their documents.
-        stated: Which tokens count in the loss, by the name of each column that states it.
-        firsts: The first token of each document.
-        padding: Which tokens are padding that stays; None without any.
-        how: How columns are read.
-        begins: The first token of each document is marked.
+    """Add marks to rows, and the number of those whose labels are not those of plain text. `stated` is which tokens
+    count in the loss, by the name of each column that states it. `firsts` is the first token of each document.
+    `padding` are the tokens that are padding that stays. With `begins`, the first token of each document is marked.
     """
     counts = np.logical_and.reduce([*stated.values()]) if stated else np.ones(len(rows.tokens), np.bool_)
     if rows.own is not None:

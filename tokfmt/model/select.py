@@ -38,9 +38,6 @@ class View(TokenReader):
     """A reader over another reader. It has the same axis and sequences, except for what a subclass changes.
 
     Positions in the source ascend with those of the view; otherwise, a subclass overrides `from_source`.
-
-    Attributes:
-        source: The reader below.
     """
 
     def __init__(self, source: TokenReader, info: Info | None = None) -> None:
@@ -237,12 +234,9 @@ class Chosen(Indexed):
     """
 
     def __init__(self, source: TokenReader, mask: Mask, *, apart: bool = False) -> None:
-        """Read the offsets of the selected sequences. Calls the mask twice for every window of sequences.
-
-        Args:
-            source: The source.
-            mask: `mask(first, last)` returns bool[last - first]: True for sequences that are selected.
-            apart: Never read tokens between selected sequences, because they may be damaged.
+        """Read the offsets of the selected sequences. Calls the mask twice for every window of sequences. `mask(first,
+        last)` returns bool[last - first]: True for sequences that are selected. With `apart`, tokens between selected
+        sequences are never read, because they may be damaged.
         """
         self._most = 0 if apart else _GAP
         count = runs = before = 0
@@ -320,13 +314,7 @@ class Intervals(Indexed):
     """
 
     def __init__(self, source: TokenReader, starts: Offsets, lengths: Offsets) -> None:
-        """Hold the intervals.
-
-        Args:
-            source: The source.
-            starts: First position of each interval, int64[n].
-            lengths: Number of tokens of each interval, int64[n]. Each interval is within the source.
-        """
+        """Hold the intervals, int64[n], each within the source."""
         self._starts, self._offsets = starts, offsets_of(lengths)
         super().__init__(source, replace(source.info, sequences=len(starts), tokens=int(self._offsets[-1])))
 
@@ -376,12 +364,7 @@ class Picked(Intervals):
     """The sequences of a source with given numbers, in the given order. A number may repeat."""
 
     def __init__(self, source: TokenReader, numbers: NDArray[np.int64]) -> None:
-        """Read the offsets of the sequences.
-
-        Args:
-            source: The source.
-            numbers: int64[n], 0 <= number < source.info.sequences.
-        """
+        """Read the offsets of the sequences."""
         starts, lengths = np.empty((2, len(numbers)), np.int64)
         order = np.argsort(numbers, kind="stable")
         at = 0

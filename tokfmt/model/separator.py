@@ -50,37 +50,22 @@ _HELD = 1 << 19  # Tokens of the sequences that are looked at, up to which they 
 
 
 class Statement(NamedTuple):
-    """What a manifest or a file says about the separator.
-
-    Attributes:
-        id: The ID.
-        by: The origin.
-        stored: It is in the data, as the origin says. A manifest of a format that stores none says False.
-    """
+    """What a manifest or a file says about the separator."""
 
     id: int
-    by: Literal["manifest", "file"] = "manifest"
-    stored: bool = True
+    by: Literal["manifest", "file"] = "manifest"  # the origin
+    stored: bool = True  # in the data, as the origin says; a manifest of a format that stores none says False
 
 
 class Ends(NamedTuple):
-    """The last tokens of sequences that were looked at.
+    """The last tokens of sequences that were looked at."""
 
-    Attributes:
-        looked: Number of sequences.
-        of: Number of sequences of the dataset.
-        full: Number of those that were looked at and are not empty.
-        counts: How many of these end with each ID.
-        inside: Returns whether one of up to 256 of them has an ID before its last token.
-        tokens: All tokens of the sequences, if they were read for the look; else None.
-    """
-
-    looked: int
-    of: int
-    full: int
-    counts: Counter[int]
-    inside: Callable[[int], bool]
-    tokens: Tokens | None = None
+    looked: int  # sequences
+    of: int  # sequences of the dataset
+    full: int  # those that were looked at and are not empty
+    counts: Counter[int]  # how many of these end with each ID
+    inside: Callable[[int], bool]  # whether one of up to 256 of them has an ID before its last token
+    tokens: Tokens | None = None  # all tokens of the sequences, if they were read for the look
 
     def all_are(self, id_: int) -> bool:
         """Whether there is a sequence that is not empty, all of these end with an ID, and none has it inside."""
@@ -98,13 +83,8 @@ class Ends(NamedTuple):
 def sample_ends(axis: Axis, spans: Spans, runs: Runs | None = None, most: int = _MOST) -> Ends:
     """Look at the ends of sequences, spread over a dataset. Of a few sequences, all tokens are read, each run at once.
 
-    Where a slot takes a whole piece of a file, few pieces are looked at, and each is decoded once.
-
-    Args:
-        axis: The axis.
-        spans: The extents of its sequences.
-        runs: The sequences, as runs of neighbors (default: `most` of them, spread over the dataset).
-        most: Number of sequences that are looked at by default, at most.
+    Where a slot takes a whole piece of a file, few pieces are looked at, and each is decoded once. By default, `most`
+    sequences are looked at, spread over the dataset; else the `runs` of neighbors.
     """
     if runs is None:
         runs = list(windows(0, spans.count, _AT_ONCE))
@@ -158,20 +138,9 @@ def decide(
     ends: Ends | None = None,
     beside: int | None = None,
 ) -> Dataset:
-    """Return a dataset that an index bounds, with its separator.
-
-    Args:
-        dataset: The dataset; its spans are extents.
-        eos: What the user says about the source.
-        stated: What a manifest or a file says.
-        tokenizer: The separator of the tokenizer, if the IDs may be its own.
-        most: Number of sequences that are looked at, at most.
-        ends: What a look has shown already.
-        beside: The separator of sources that are read together with this one; see `separator_beside`.
-
-    Raises:
-        OptionError: `eos` contradicts what is stated, or what the data show.
-        ConversionError: What is stated contradicts what the data show.
+    """Return a dataset that an index bounds, with its separator. Its spans are extents. `tokenizer` is the separator of
+    the tokenizer, if the IDs may be its own. `ends` is what a look has shown already, and `beside` the separator of
+    sources that are read together with this one.
     """
     spans = dataset.spans
     if eos == "none":  # S1
@@ -200,10 +169,8 @@ def decide(
 def separator_beside(gaps: Sequence[Gap]) -> int | None:
     """Return the separator for sources whose own sequences are too few to show it; None without one.
 
-    It is the only one that others have, or the only ID at the ends of all their sequences, if these are `ENOUGH`.
-
-    Args:
-        gaps: What is known of the separator of each source; `endings` of one that is not known.
+    It is the only one that others have, or the only ID at the ends of all their sequences, if these are `ENOUGH`. The
+    gap of a source that is not known has `endings`.
     """
     known = {gap.id for gap in gaps if gap.id is not None and gap.stored}
     few = [gap for gap in gaps if gap.known == "" and gap.lack]
@@ -220,17 +187,10 @@ def named(dataset: Dataset, eos: int, ends: Ends) -> Dataset:
 
 
 def led(dataset: Dataset, lead: int, most: int = _MOST, *, each: bool = False) -> Dataset:
-    """Return a dataset whose contents do not include a lead at their beginning.
-
-    Args:
-        dataset: The dataset, an index or a stream. Its contents may begin with the lead.
-        lead: The lead.
-        most: Number of contents that are looked at, at most. If all or none of them begin with the lead, all others are
-            presumed to be alike, and reading one that is not raises UnendedError; else each is looked at.
-        each: Look at each content.
-
-    Raises:
-        OptionError: The lead is the separator of a stream. If an index marks boundaries, one ID can be both.
+    """Return a dataset whose contents do not include a lead at their beginning. `most` contents are looked at, or
+    `each`. If all or none of them begin with the lead, all others are presumed to be alike, and reading one that is not
+    raises UnendedError; else each is looked at. The lead must not be the separator of a stream. If an index marks
+    boundaries, one ID can be both.
     """
     if any(gap.alone and gap.id == lead for gap in dataset.gap.each()):
         what = f"--bos {lead}: only this ID marks boundaries, so that it cannot be a lead as well"
@@ -301,16 +261,8 @@ def _common(ends: Ends) -> tuple[int, int] | None:
 
 
 def refuse_undivided(dataset: Dataset, known: str, path: str) -> None:
-    """Refuse a stream in which its separator does not occur: S10. The stream is scanned.
-
-    Args:
-        dataset: The stream, split at its separator.
-        known: The origin of the separator, in words; "--eos" if the user gives it.
-        path: The stream, for messages.
-
-    Raises:
-        OptionError: The user gives the separator.
-        ConversionError: It is known from elsewhere.
+    """Refuse a stream in which its separator does not occur. The stream is scanned. `known` is the origin of the
+    separator, in words; "--eos" if the user gives it.
     """
     axis = dataset.axis
     if len(dataset) != 1 or dataset.contents(0, 1)[2][0] & SEP:
@@ -321,11 +273,7 @@ def refuse_undivided(dataset: Dataset, known: str, path: str) -> None:
 
 
 def refuse_other(axis: Axis, eos: int, stated: Statement, path: str) -> None:
-    """Refuse to split a stream at another separator than the one that is stated and that occurs: S10.
-
-    Raises:
-        OptionError: The stated one occurs.
-    """
+    """Refuse to split a stream at another separator than the one that is stated and that occurs."""
     if eos != stated.id and any((axis.tokens(*window) == stated.id).any() for window in windows(0, axis.length)):
         raise _contradicts(eos, stated, f"{stated.id} occurs in the stream", f"{path}: ")
 
@@ -333,18 +281,8 @@ def refuse_other(axis: Axis, eos: int, stated: Statement, path: str) -> None:
 def lead_to_write(
     leads: Sequence[int], kind: Kind, to_bos: Choice, accepted: frozenset[str], name: str = "the destination"
 ) -> tuple[int | None, Leads]:
-    """Return the lead that a destination stores, None for none, and the sequences that get it.
-
-    Args:
-        leads: The leads of the sources, each once.
-        kind: What marks boundaries in the destination.
-        to_bos: The lead to write (default: as read if an index marks boundaries, else none).
-        accepted: Names of the accepted losses.
-        name: Name of the format.
-
-    Raises:
-        ConversionError: Sources have different leads.
-        LossyConversionError: Leads would be lost.
+    """Return the lead that a destination stores, None for none, and the sequences that get it. By default, it is as
+    read if an index marks boundaries, else none.
     """
     if isinstance(to_bos, int):  # D10
         return to_bos, "all"
@@ -369,19 +307,8 @@ def separator_to_write(
     needs: bool = False,
     name: str = "the destination",
 ) -> int | None:
-    """Return the separator that a destination stores, None for none: D1 to D5, D9.
-
-    Args:
-        gap: What is known of the separators of the sources.
-        kind: What marks boundaries in the destination.
-        to_eos: The separator to write (default: that of the source).
-        fixed: The ID that the variant prescribes.
-        needs: The format stores a separator, also if an index marks boundaries.
-        name: Name of the format.
-
-    Raises:
-        OptionError: The option is not possible for this destination.
-        ConversionError: The separator is not known, or sources have different ones.
+    """Return the separator that a destination stores, None for none; by default that of the source. `fixed` is the ID
+    that the variant prescribes. If it `needs` one, the format stores a separator, also if an index marks boundaries.
     """
     bounded, as_stored = kind == "index", to_eos == "as-stored"
     if (gap.parts or gap.id is None) and (unclear := gap.unclear) is not None and not (bounded and as_stored):
@@ -410,14 +337,11 @@ def separator_to_write(
 
 
 class SeparatorNeededError(ConversionError):
-    """A destination needs a separator, and that of the source is not known: D4.
-
-    Attributes:
-        why: What is missing, in words.
-        ways: What remedies it, besides naming the separator of the source.
-    """
+    """A destination needs a separator, and that of the source is not known."""
 
     def __init__(self, name: str, *, can_have_none: bool) -> None:
+        # what is missing, in words
         self.why = f"{name} stores a separator beside sequences, and that of the source is not known"
+        # what remedies it, besides naming the separator of the source
         self.ways = "--to-eos ID writes one" + ", --to-eos none writes none" * can_have_none
         super().__init__(f"{self.why}. --eos ID names it, {self.ways}")

@@ -51,53 +51,36 @@ class Spans(ABC):
     """The extent of each sequence, and its content. 0 <= start <= stop <= axis.length.
 
     Starts need not ascend, and spans may repeat and overlap.
-
-    Attributes:
-        count: Number of sequences. For a stream, asking scans it.
-        checked: A look at every end, or the search for separators, shows what `trim` returns without tokens.
-        presumes: `trim` without tokens is right for every sequence that was looked at. False: some are exceptions.
-        usual: What is presumed beside a content; None if that differs between sequences.
-        tiles: Each extent begins where the one before ends.
-        filled: No extent is empty, as the files state beside their index.
-        seamless: Extents follow each other on the axis, each with a separator on the side `usual` and without a lead.
-            It may be presumed; see `checked`. An empty extent has no separator.
-        ending: The ID that `content` takes off the end, if that is all it does; else None.
-        led: Whether contents begin with a lead that is taken off: True if every one that was looked at does, False if
-            none does; None if some do.
-        max_id: The largest ID on the axis, if a search for separators has read all of it; else -1.
-        empty: The number of empty sequences that this search found, and the first of them (-1 without one).
     """
 
-    count: int
-    checked: bool = False
+    count: int  # for a stream, asking scans it
+    checked: bool = False  # a look at every end, or the search for separators, shows what `trim` returns without tokens
+    # `trim` without tokens is right for every sequence that was looked at; False: some are exceptions
     presumes: bool = True
-    usual: int | None = 0
-    tiles: bool = False
-    filled: bool = False
+    usual: int | None = 0  # what is presumed beside a content; None if that differs between sequences
+    tiles: bool = False  # each extent begins where the one before ends
+    filled: bool = False  # no extent is empty, as the files state beside their index
+    # Extents follow each other on the axis, each with a separator on the side `usual` and without a lead. It may be
+    # presumed; see `checked`. An empty extent has no separator.
     seamless: bool = False
-    ending: int | None = None
+    ending: int | None = None  # the ID that `content` takes off the end, if that is all it does
+    # whether contents begin with a lead that is taken off: True if every one that was looked at does, False if none
+    # does; None if some do
     led: bool | None = False
-    max_id: int = -1
+    max_id: int = -1  # on the axis, if a search for separators has read all of it; else -1
+    # empty sequences that this search found: their number, and the first (-1 without one)
     empty: tuple[int, int] = (0, -1)
 
     @abstractmethod
     def extents(self, first: int, last: int) -> Extents:
-        """Return the extents of the sequences `first <= i < last`, without a read of a token.
-
-        Raises:
-            IndexError: If the range leaves the dataset.
-        """
+        """Return the extents of the sequences `first <= i < last`, without a read of a token."""
 
     @abstractmethod
     def extents_of(self, numbers: Numbers) -> Extents:
         """Return the extents of sequences with given numbers, in the given order."""
 
     def cuts(self, first: int, last: int) -> Offsets:
-        """Return the start of each extent `first <= i < last`, and the stop of the last, of extents without gaps.
-
-        Raises:
-            IndexError: If the range leaves the dataset.
-        """
+        """Return the start of each extent `first <= i < last`, and the stop of the last, of extents without gaps."""
         starts, stops = self.extents(first, last)
         if first < last:
             return np.append(starts, stops[-1])
@@ -117,13 +100,8 @@ class Spans(ABC):
         return None
 
     def trim(self, numbers: Numbers, starts: Offsets, stops: Offsets, tokens: TokensAt | None) -> Contents:  # noqa: ARG002
-        """Return the contents of extents.
-
-        Args:
-            numbers: The numbers of the sequences.
-            starts: Start of each extent, as an index into `tokens`. It is not changed.
-            stops: Stop of each extent.
-            tokens: The tokens of the extents. None: return what is presumed, without a look at a token.
+        """Return the contents of extents. `starts` and `stops` are indexes into `tokens`; they are not changed. Without
+        `tokens`, what is presumed is returned, without a look at a token.
         """
         return starts, stops, np.zeros(len(starts), np.uint8)
 
@@ -166,14 +144,9 @@ class Spans(ABC):
     def batches(
         self, axis: Axis, size: int = WINDOW, first: int = 0, last: int | None = None, longest: int | None = None
     ) -> Iterator[Batch]:
-        """Yield whole sequences in order, in batches of about `size` tokens. Each extent is read once.
-
-        Args:
-            axis: The axis of the dataset.
-            size: Tokens per batch, about.
-            first: First sequence.
-            last: Sequence after the last; None: to the end, before `count` is known.
-            longest: A sequence with a longer extent is a batch without a token, which is not read. None: all are read.
+        """Yield whole sequences in order, in batches of about `size` tokens. Each extent is read once. Without `last`,
+        they go to the end, before `count` is known. A sequence with a longer extent than `longest` is a batch without a
+        token, which is not read.
         """
         last, limit = self.count if last is None else last, _LOOSE
         check_interval(first, last, self.count, "sequences")
@@ -210,11 +183,8 @@ class Bounds(Spans):
     tiles = True
 
     def __init__(self, bounds: Axis, *, filled: bool = False) -> None:
-        """Hold the index.
-
-        Args:
-            bounds: Non-decreasing integers of 8 bytes, one more than sequences.
-            filled: No two neighboring bounds are equal.
+        """Hold the index: non-decreasing integers of 8 bytes, one more than sequences. If it is `filled`, no two
+        neighboring ones are equal.
         """
         self.bounds, self.count, self.filled = bounds, bounds.length - 1, filled
 
@@ -270,13 +240,8 @@ class Ended(_Trimmed):
     """Spans of an index, each trimmed by its own tokens: a separator is taken off its end, at most once."""
 
     def __init__(self, spans: Spans, separator: int, presumed: int | None = None) -> None:
-        """State the separator.
-
-        Args:
-            spans: The extents.
-            separator: The ID that ends sequences.
-            presumed: AFTER if every sequence with a token that was looked at ends with it, 0 if none does; None if some
-                differ.
+        """State the ID that ends sequences. `presumed` is AFTER if every sequence with a token that was looked at ends
+        with it, 0 if none does; None if some differ.
         """
         self.spans, self.separator, self.presumed = spans, separator, presumed
         self.presumes, self.usual, self.tiles = presumed is not None, presumed, spans.tiles
@@ -288,9 +253,6 @@ class Ended(_Trimmed):
         """Return the same spans after a look at the end of every sequence.
 
         They hold one bit for each, unless all end with the separator.
-
-        Args:
-            axis: The axis of the dataset.
         """
         parts, all_closed = [np.empty(0, np.uint8)], True
         for first, last in windows(0, self.count, _AT_ONCE):
@@ -353,13 +315,8 @@ class Led(_Trimmed):
     """
 
     def __init__(self, spans: Spans, lead: int, presumed: bool | None = None) -> None:
-        """State the lead.
-
-        Args:
-            spans: The contents with their leads.
-            lead: The ID that begins sequences.
-            presumed: True if every content with a token that was looked at begins with it, False if none does; None if
-                some differ.
+        """State the ID that begins sequences. `presumed` is True if every content with a token that was looked at
+        begins with it, False if none does; None if some differ.
         """
         self.spans, self.lead, self.presumed = spans, lead, presumed
         self.presumes = spans.presumes and presumed is not None
@@ -386,11 +343,7 @@ class Led(_Trimmed):
         return self.spans.empty
 
     def looked_at(self, axis: Axis) -> Led:
-        """Return the same spans after a look at the beginning of every content. They hold one bit for each.
-
-        Args:
-            axis: The axis of the dataset.
-        """
+        """Return the same spans after a look at the beginning of every content. They hold one bit for each."""
         found = Led(self.spans, self.lead)
         found._led, found.presumes, found.checked = _bits_of(self, LEAD, axis), self.spans.presumes, self.spans.checked
         return found

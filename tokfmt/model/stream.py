@@ -104,11 +104,8 @@ class Compact:
         return np.asarray(self._bare[places] != numbers)
 
     def finder(self, before: int = 0, after: int = 0) -> Callable[[int], tuple[int, int]]:
-        """Return a function that returns the start and the stop of one sequence, in as few steps as possible.
-
-        Args:
-            before: Slots in front of the content of a closed sequence that are returned with it.
-            after: The same behind it.
+        """Return a function that returns the start and the stop of one sequence, in as few steps as possible. `before`
+        slots in front of the content of a closed sequence are returned with it, and `after` behind it.
         """
         ends, gaps, bases, bare = self._ends.data, self._gaps.data, self._bases.data, frozenset(self._bare.tolist())
 
@@ -168,17 +165,9 @@ class Split(Spans):
         scanned: Callable[[int], None] = ignore,
         inserted: Callable[[Offsets], NDArray[np.bool_]] | None = None,
     ) -> None:
-        """State the stream without a read.
-
-        Args:
-            axis: The stream.
-            separator: Its separator.
-            how: What the separator means.
-            opens: Positions at which a sequence begins whatever is before it, such as the files of a dataset whose
-                documents do not go on in the next.
-            jobs: Threads that scan it; None: one per core.
-            scanned: Called with the number of further tokens that were scanned.
-            inserted: Which separators are in no file, given their positions.
+        """State the stream without a read. `opens` are positions at which a sequence begins whatever is before it, such
+        as the files of a dataset whose documents do not go on in the next. `scanned` is called with the number of
+        further tokens that were scanned. `inserted` says which separators are in no file, given their positions.
         """
         self.axis, self.separator, self.how, self.jobs, self._scanned = axis, separator, how, jobs, scanned
         self._inserted = inserted

@@ -101,10 +101,8 @@ _NO_GUARD = (
 
 
 def _processes(jobs: int) -> Executor:
-    """Return a pool of worker processes that import nothing from the current directory and block signals.
-
-    Raises:
-        OptionError: If this process is such a worker, which runs the main script to import it.
+    """Return a pool of worker processes that import nothing from the current directory and block signals. Such a
+    worker, which runs the main script to import it, gets none.
     """
     import multiprocessing  # Imported here, because it takes a tenth of the time of a small conversion.
     from concurrent.futures import ProcessPoolExecutor
@@ -137,14 +135,8 @@ def is_cluster(name: str) -> bool:
 
 
 def make_executor(name: str, jobs: int) -> AbstractContextManager[Executor]:
-    """Return an executor by name, as a context manager.
-
-    Args:
-        name: "serial", "threads", "processes", "dask" or "dask:ADDRESS" (see the docstring of this module).
-        jobs: Number of workers, at least 1. With "threads" and 1, tasks run in this thread.
-
-    Raises:
-        OptionError: If there is no executor of that name.
+    """Return an executor by name, as a context manager. The docstring of this module lists the names. With "threads"
+    and 1, tasks run in this thread.
     """
     keep_freed_memory()
     if is_cluster(name):
@@ -180,18 +172,9 @@ def run_tasks(
     """Yield `function(shared, item)` for every item, in the order of completion.
 
     If an item fails, tasks that have not started are cancelled, and the others run to their end. Then the error of the
-    first failed item is raised. Items start in order, so the error does not depend on the number of workers.
-
-    Args:
-        function: A function of a module other than the main one, so that another process can import it.
-        shared: Readers and writers; picklable.
-        items: Picklable and small.
-        executor: The executor.
-        jobs: Its number of workers.
-        scratch: An existing directory for large arrays that are sent to worker processes.
-
-    Raises:
-        OutageError: If a worker process, or the scheduler of a cluster, was lost.
+    first failed item is raised. Items start in order, so the error does not depend on the number of workers. The
+    function is one of a module other than the main one, so that another process can import it. `shared` and the items
+    are picklable. `scratch` is an existing directory for large arrays that are sent to worker processes.
     """
     local = isinstance(executor, (SerialExecutor, ThreadPoolExecutor))
     ahead = 1 if isinstance(executor, SerialExecutor) else 2 * jobs
@@ -252,15 +235,10 @@ def _finished(pending: list[Future[R]], queued: queue.SimpleQueue[Future[R]]) ->
 
 
 class _Counted(NamedTuple):
-    """The result of a task of a worker process, and the requests that the process sent to stores for it.
-
-    Attributes:
-        result: The result.
-        asked: A `stores.account.Transfer`.
-    """
+    """The result of a task of a worker process, and the requests that the process sent to stores for it."""
 
     result: Any
-    asked: Any
+    asked: Any  # a `stores.account.Transfer`
 
 
 def counted(result: Any) -> Any:
@@ -400,17 +378,14 @@ class ClusterExecutor(Executor):
     `Client.get_executor()` is not used, because it checks the state of a task after it has the result. If a worker is
     lost in between, it takes the result for an error (distributed 2026.11). Here, `result()` waits until the task has
     run again.
-
-    Attributes:
-        workers: The addresses of the workers.
-        slots: Number of tasks that the cluster runs at once.
-        address: Address of the scheduler.
     """
 
     def __init__(self, client: Any, jobs: int) -> None:
         self._client = client
-        self.address: str = client.scheduler.address
+        self.address: str = client.scheduler.address  # of the scheduler
         threads: dict[str, int] = client.nthreads()
+        # workers: their addresses
+        # slots: tasks that the cluster runs at once
         self.workers, self.slots = tuple(threads), sum(threads.values()) or jobs
 
     def answers(self) -> bool:
@@ -464,13 +439,7 @@ def _settle(outer: Future[R], inner: Any) -> None:
 
 @contextlib.contextmanager
 def connected(address: str, jobs: int) -> Iterator[ClusterExecutor]:
-    """Yield an executor on the cluster at `address`; if it is "", on a new cluster of `jobs` processes.
-
-    Raises:
-        MissingDependencyError: If the package `distributed` is not installed.
-        ConversionError: If the scheduler does not answer, or its workers have another version of tokfmt.
-        OptionError: If the address is not valid.
-    """
+    """Yield an executor on the cluster at `address`; if it is "", on a new cluster of `jobs` processes."""
     try:
         import distributed
     except ImportError as error:

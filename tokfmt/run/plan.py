@@ -40,15 +40,11 @@ class Share:
 
 
 class Stretch(Share):
-    """The part of a task in several lists: a stretch of consecutive items across all lists.
-
-    Attributes:
-        total: Number of items in all lists, which must be set before `of`.
-    """
+    """The part of a task in several lists: a stretch of consecutive items across all lists."""
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
-        self.total = 0
+        self.total = 0  # of items in all lists, which must be set before `of`
 
     def of(self, items: Sequence[T]) -> Sequence[T]:
         first, last = (self.total * k // self.task.count - self._before for k in (self.task.index, self.task.index + 1))
@@ -60,11 +56,7 @@ class Sink(Protocol):
     """A place for files of the destination that are complete before the destination is, such as a store."""
 
     def take(self, files: Sequence[Path]) -> None:
-        """Take complete files.
-
-        Raises:
-            OutageError: If a file cannot be taken.
-        """
+        """Take complete files."""
 
     def drop(self, files: Sequence[Path]) -> None:
         """Remove files that were taken, once the journal has recorded it."""
@@ -72,24 +64,15 @@ class Sink(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """The executor of a conversion, and the directories that its tasks share.
-
-    Attributes:
-        executor: Runs the tasks.
-        jobs: Number of tasks at a time.
-        scratch: A directory that the tasks share.
-        journal: Finished work of earlier runs.
-        texts: Directory of tokenized text that all tasks of a conversion share; None: `scratch`.
-        share: The part of the text that this task tokenizes. Other tasks tokenize the rest. None: all.
-        sink: Takes files of the destination as soon as they are complete. None: they stay until all are.
-    """
+    """The executor of a conversion, and the directories that its tasks share."""
 
     executor: Executor
-    jobs: int
-    scratch: Path
-    journal: NullJournal = field(default_factory=NullJournal)
-    texts: Path | None = None
-    share: Share | None = None
+    jobs: int  # at a time
+    scratch: Path  # a directory that the tasks share
+    journal: NullJournal = field(default_factory=NullJournal)  # finished work of earlier runs
+    texts: Path | None = None  # of tokenized text that all tasks of a conversion share; None: `scratch`
+    share: Share | None = None  # of the text that this task tokenizes, while other tasks tokenize the rest; None: all
+    # takes files of the destination as soon as they are complete; None: they stay until all are
     sink: Sink | None = None
 
     def map(self, function: Callable[[S, I], R], shared: S, items: Iterable[I]) -> Iterator[R]:
@@ -104,21 +87,13 @@ class Workers:
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[I, R]):
-    """A kind of work whose results are journaled.
+    """A kind of work whose results are journaled."""
 
-    Attributes:
-        name: Kind of the journal entries.
-        number: Returns the number of an item.
-        finished: Returns the number of the item of a result.
-        facts: Returns the facts of a result that are journaled, as JSON.
-        recall: Returns the result of journaled facts; None if it is no longer valid.
-    """
-
-    name: str
-    number: Callable[[I], int]
-    finished: Callable[[R], int]
-    facts: Callable[[R], object]
-    recall: Callable[[int, Any], R | None]
+    name: str  # of the journal entries
+    number: Callable[[I], int]  # of an item
+    finished: Callable[[R], int]  # the number of the item of a result
+    facts: Callable[[R], object]  # that are journaled, as JSON
+    recall: Callable[[int, Any], R | None]  # the result of journaled facts; None if it is no longer valid
 
 
 def journaled(
@@ -150,10 +125,8 @@ class Plan:
 
 
 def plan(source: TokenReader, writer: TokenWriter, size: int = REGION) -> Plan:
-    """Let the writer cut its output into regions of about `size` tokens.
-
-    Raises:
-        IncompleteWriteError: If the regions do not cover the source, so that tokens would be left out silently.
+    """Let the writer cut its output into regions of about `size` tokens. Regions that do not cover the source are an
+    error, as tokens would be left out silently.
     """
     regions = writer.regions(source, size)
     end = 0
@@ -175,16 +148,9 @@ def plan(source: TokenReader, writer: TokenWriter, size: int = REGION) -> Plan:
 def run(job: Plan, workers: Workers, task: Task | None = None, part: str = "") -> Iterator[Receipt]:
     """Create the destination, write every region, yield receipts as they arrive, and commit.
 
-    Work that the journal of the workers lists is not repeated.
-
-    Args:
-        job: The plan.
-        workers: The executor.
-        task: Write only the part of this task. A later run that finds the parts of all tasks in the journal commits.
-        part: Name of the part, if several parts share the journal.
-
-    Raises:
-        IncompleteWriteError: If a region has no receipt. The destination is then not committed.
+    Work that the journal of the workers lists is not repeated. A task writes only its part. A later run that finds the
+    parts of all tasks in the journal commits. Several parts that share the journal have names. Without a receipt of
+    each region, the destination is not committed.
     """
     journal = workers.journal
     journal.begin(lambda: job.writer.create(job.source), part)
@@ -286,17 +252,11 @@ def _write(job: Plan, region: Region) -> Receipt:
 
 
 class Scan(NamedTuple):
-    """The result of one pass over a token axis.
+    """The result of one pass over a token axis."""
 
-    Attributes:
-        max_id: Largest token ID; -1 without one.
-        separators: Number of separators.
-        first: Position of the first separator; -1 without one.
-    """
-
-    max_id: int
-    separators: int
-    first: int
+    max_id: int  # -1 without one
+    separators: int  # number of separators
+    first: int  # of the first separator; -1 without one
 
 
 def scan(source: TokenReader, eos_id: int | None, workers: Workers) -> Scan:

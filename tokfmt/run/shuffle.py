@@ -58,38 +58,23 @@ _MANY = 1 << 16  # Sequences whose offsets are read at once.
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """The arguments that all tasks share.
-
-    Attributes:
-        source: The reader to shuffle.
-        seed: Seed of the shuffle.
-        buckets: Number of buckets, at most `MOST_BUCKETS`. The order does not depend on it.
-        home: Directory of the spills.
-    """
+    """The arguments that all tasks share."""
 
     source: TokenReader
     seed: int
-    buckets: int
-    home: Path
+    buckets: int  # at most `MOST_BUCKETS`; the order does not depend on it
+    home: Path  # of the spills
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spill:
-    """The result of a task: the layout of its spill file.
+    """The result of a task: the layout of its spill file."""
 
-    Attributes:
-        number: Number of the task, in order of the source.
-        path: The file.
-        entries: int64[buckets + 1], number of entries before each bucket.
-        tokens: int64[buckets + 1], number of tokens before each bucket, without long sequences.
-        read: Number of source tokens that the task processed.
-    """
-
-    number: int
+    number: int  # of the task, in order of the source
     path: Path
-    entries: Offsets
-    tokens: Offsets
-    read: int
+    entries: Offsets  # int64[buckets + 1], entries before each bucket
+    tokens: Offsets  # int64[buckets + 1], tokens before each bucket, without long sequences
+    read: int  # source tokens that the task processed
 
     def facts(self) -> list[object]:
         """Return the attributes for the journal."""
@@ -203,18 +188,9 @@ def shuffled(
 ) -> Iterator[Shuffled]:
     """Yield a reader of the sequences of `source` in the order of `seed`. Its files in scratch are removed at the end.
 
-    Beyond `MOST_BUCKETS` times the size of a bucket (about 275 GB), buckets grow with the source.
-
-    Args:
-        source: The reader to shuffle. Long sequences are read from it again.
-        seed: 0..2^64-1.
-        workers: The executor. Work that its journal lists is not repeated.
-        part: Name of the part, if several parts share the journal.
-        bucket: Approximate bytes of a bucket while it is sorted. The order does not depend on it.
-        progress: Called with the number of further tokens that were spilled.
-
-    Raises:
-        ConversionError: If its buckets would take more than half of the memory. Nothing was written then.
+    Beyond `MOST_BUCKETS` times the size of a bucket (about 275 GB), buckets grow with the source. Long sequences are
+    read from `source` again. A bucket takes about `bucket` bytes while it is sorted; the order does not depend on it.
+    Buckets that would take more than half of the memory are an error, before anything is written.
     """
     home, kept, journal = workers.scratch / of_part("done-shuffle", part), workers.jobs + 1, workers.journal
     size = bucket or min(max(_KEPT // kept, _SMALLEST), _LARGEST)
@@ -237,13 +213,7 @@ def shuffled(
 
 
 def _check_room(total: int, buckets: int, kept: int) -> None:
-    """Raise ConversionError if the buckets do not fit in memory.
-
-    Args:
-        total: Bytes of all buckets while they are sorted.
-        buckets: Number of buckets.
-        kept: Number of buckets that are in memory at once.
-    """
+    """Raise ConversionError if the buckets do not fit in memory. `kept` buckets are in memory at once."""
     held = total // buckets * (kept + 1)
     if held > share():
         raise ConversionError(
@@ -317,17 +287,11 @@ class Shuffled(TokenReader):
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A part of the shuffled axis.
+    """A part of the shuffled axis."""
 
-    Attributes:
-        start: First position on the axis.
-        bucket: Bucket of its tokens; -1: they are in the source.
-        shift: A position on the axis, minus the shift, is the position in the bucket or in the source.
-    """
-
-    start: int
-    bucket: int
-    shift: int
+    start: int  # on the axis
+    bucket: int  # of its tokens; -1: they are in the source
+    shift: int  # a position on the axis, minus the shift, is the position in the bucket or in the source
 
 
 def _pieces(bucket: int, entries: NDArray[np.void], offsets: Offsets) -> Iterator[_Piece]:
@@ -344,15 +308,11 @@ def _pieces(bucket: int, entries: NDArray[np.void], offsets: Offsets) -> Iterato
 
 
 class _Buckets:
-    """The buckets of all spills. Picklable and thread-safe; caches the most recently used buckets.
-
-    Attributes:
-        count: Number of buckets.
-    """
+    """The buckets of all spills. Picklable and thread-safe; caches the most recently used buckets."""
 
     def __init__(self, spills: Sequence[Spill], dtype: np.dtype[np.unsignedinteger], kept: int) -> None:
         self.spills, self.dtype, self.kept = list(spills), dtype, kept
-        self.count = len(self.spills[0].entries) - 1
+        self.count = len(self.spills[0].entries) - 1  # number of buckets
         self._files = [File(spill.path) for spill in self.spills]
         self._forget()
 

@@ -28,13 +28,7 @@ COMMANDS = (
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The sample in a directory.
-
-    Attributes:
-        directory: The directory.
-        files: The files that were written.
-        commands: Commands to try in the directory.
-    """
+    """The sample in a directory."""
 
     directory: str
     files: tuple[str, ...]
@@ -42,14 +36,7 @@ class Sample:
 
 
 def write_sample(directory: Path) -> Sample:
-    """Write the sample to a directory.
-
-    Args:
-        directory: The directory. It must be empty or not exist.
-
-    Raises:
-        ConversionError: If the directory is not empty, or cannot be written.
-    """
+    """Write the sample to a directory."""
     found = sorted(path for path in _HOME.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc"))
     contents = {path.relative_to(_HOME).as_posix(): path.read_bytes() for path in found}
     files = write_new_directory(directory, contents)

@@ -23,14 +23,7 @@ def names() -> list[str]:
 
 
 def schema(name: str) -> dict[str, Any]:
-    """Return the JSON schema of a document.
-
-    Args:
-        name: The name of the document, such as "convert".
-
-    Raises:
-        OptionError: If there is no such document.
-    """
+    """Return the JSON schema of a document."""
     known = names()
     if name not in known:
         expected = f"is not the name of a schema (expected {', '.join(known)})"

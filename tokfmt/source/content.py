@@ -22,16 +22,11 @@ class Manifest(NamedTuple):
     """The content of a manifest.
 
     Anyone can have written the file, so each property checks the types of the values that it uses.
-
-    Attributes:
-        content: The JSON object; empty if there is no manifest, or if it cannot be used.
-        path: The file.
-        broken: The reason why the file cannot be used; "" if it can be used, or does not exist.
     """
 
-    content: Mapping[str, Any]
+    content: Mapping[str, Any]  # empty if there is no manifest, or if it cannot be used
     path: Place = LocalPlace()
-    broken: str = ""
+    broken: str = ""  # why the file cannot be used; "" if it can be used, or does not exist
 
     @property
     def ids(self) -> tuple[int | None, int | None]:

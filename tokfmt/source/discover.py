@@ -59,10 +59,6 @@ def identified(place: Place) -> tuple[Format, dict[Place, File], Manifest | None
 
     The manifest counts only if the number and size of the files are as it states. It helps with files of raw token IDs,
     whose content shows no format.
-
-    Raises:
-        DetectionError: Neither the content nor a manifest shows a format.
-        FormatError: The path cannot be read.
     """
     if not place.is_local:
         announce_manifest(place)
@@ -79,17 +75,8 @@ def identified(place: Place) -> tuple[Format, dict[Place, File], Manifest | None
 def find_sources(
     request: SourceRequest, earlier: Found | None = None, listing: Listing | None = None
 ) -> list[SourceFiles]:
-    """Find the datasets that a request names by paths, by patterns, and with `recursive` below directories.
-
-    Args:
-        request: The paths and the format of the sources.
-        earlier: Datasets that were found already.
-        listing: The listing of the opening that they are found for (default: one that ends with the search).
-
-    Raises:
-        FormatError: A path cannot be read.
-        DetectionError: The format of a path cannot be detected.
-        OptionError: A path or the name of the format is invalid.
+    """Find the datasets that a request names by paths, by patterns, and with `recursive` below directories. `listing`
+    is that of the opening that they are found for (default: one that ends with the search).
     """
     earlier, name, opened, datasets = earlier or {}, request.format, 0, list[SourceFiles]()
     try:
@@ -121,16 +108,8 @@ _OPENED = 64  # files that stay open between detection and opening; others are o
 
 
 def dataset_paths(request: SourceRequest, listing: Listing | None = None, *, every_split: bool = False) -> list[Place]:
-    """Return the paths of the datasets that a request names.
-
-    Args:
-        request: The paths and the format of the sources.
-        listing: The listing that they carry, unless they carry one that answers.
-        every_split: Datasets of several splits below a directory are all meant.
-
-    Raises:
-        FormatError: A pattern matches nothing, or with `recursive` a directory holds no dataset.
-        OptionError: A path is invalid.
+    """Return the paths of the datasets that a request names. Places carry `listing`, unless they carry one that
+    answers. With `every_split`, datasets of several splits below a directory are all meant.
     """
     datasets: list[Place] = []
     for path in expanded(request.paths, listing):
@@ -148,15 +127,7 @@ def dataset_paths(request: SourceRequest, listing: Listing | None = None, *, eve
 
 
 def holds_others(directory: Place, format_: Format) -> bool:
-    """Return whether a dataset is a directory whose first few subdirectories hold a dataset of another format.
-
-    Args:
-        directory: The directory.
-        format_: The format of the dataset.
-
-    Raises:
-        FormatError: The directory cannot be listed.
-    """
+    """Return whether a dataset is a directory whose first few subdirectories hold a dataset of another format."""
     try:
         below = [name for name, kind in directory.entries().items() if kind is Kind.DIRECTORY]
     except OSError as error:
@@ -189,14 +160,7 @@ def datasets_below(directory: Place, name: str | None) -> Iterator[tuple[Place, 
     """Yield the datasets of a directory and of those below it, with their formats, as they are found.
 
     A directory that is a dataset of some of its files may have others, which are datasets of their own. The files of a
-    tokenizer are not.
-
-    Args:
-        directory: The directory.
-        name: The name of the format; None to detect it.
-
-    Yields:
-        The path and the format of a dataset, or the error that prevents reading it; or a file that is not a dataset.
+    tokenizer are not. A dataset may have an error in place of its format; other files are `Skipped`.
     """
     seen, last = set[Place](), directory
     for path, format_ in _candidates(directory, name, mixed=True):
@@ -221,12 +185,8 @@ def datasets_below(directory: Place, name: str | None) -> Iterator[tuple[Place, 
 
 
 def _candidates(directory: Place, name: str | None, *, mixed: bool = False) -> Iterator[tuple[Place, Format | None]]:
-    """Yield a directory and its format if it is a dataset, else its files; then those in the directories below it.
-
-    Args:
-        directory: The directory.
-        name: The name of the format; None to detect it.
-        mixed: Yield also the files of a directory that do not belong to its dataset.
+    """Yield a directory and its format if it is a dataset, else its files; then those in the directories below it. If
+    `mixed`, the files of a directory that do not belong to its dataset follow.
     """
     try:
         format_: Format | None = format_of(directory, name)
@@ -251,19 +211,9 @@ def _candidates(directory: Place, name: str | None, *, mixed: bool = False) -> I
 def dataset_at(
     path: Place, request: SourceRequest, format_: Format | None = None, *, every_split: bool = False
 ) -> SourceFiles:
-    """Return the files of the dataset at a path, its manifest, and a description of other files in its directory.
-
-    Args:
-        path: The dataset.
-        request: Its format and split, whether files may be lost, and whether directories below are datasets of their
-            own.
-        format_: Its format, if it is known already (default: the one that the request names, or that is detected).
-        every_split: Without a split in the request, all splits that names of files state are read as one.
-
-    Raises:
-        FormatError: The path cannot be read, or the directory cannot be listed.
-        DetectionError: The format cannot be detected.
-        OptionError: There is no format of that name.
+    """Return the files of the dataset at a path, its manifest, and a description of other files in its directory. The
+    format is the one that the request names, or that is detected, unless it is known already. With `every_split` and
+    without a split in the request, all splits that names of files state are read as one.
     """
     opened, manifest = dict[Place, File](), None
     if format_ is None and request.format:
@@ -305,9 +255,6 @@ def _of_one_split(found: SourceFiles, wanted: str | None, *, every_split: bool) 
     """Return a dataset limited to one split, if the names of its files state several.
 
     With `every_split`, and without one that is wanted, it has all, and their names.
-
-    Raises:
-        FormatError: There is no split of that name.
     """
     path, format_ = found.path, found.format
     splits = splits_of(path, found.files, titled=format_.names_are_titles)
@@ -346,11 +293,7 @@ _NOT_SEEN = Identity(-1, "")
 
 
 def snapshot(datasets: Iterable[SourceFiles]) -> dict[Place, Identity]:
-    """Return the identity of every file of the sources, by path. Of a file that is open, it is that of its opening.
-
-    Raises:
-        FormatError: The status of a file cannot be read.
-    """
+    """Return the identity of every file of the sources, by path. Of a file that is open, it is that of its opening."""
     seen = dict[Place, Identity]()
     files = list[Place]()
     for dataset in datasets:

@@ -24,13 +24,8 @@ LITTLE = 1 << 20
 
 
 def few_runs(spans: Spans, info: Info, max_sequences: int | None) -> Runs:
-    """Return the runs of the `few` look.
-
-    Args:
-        spans: The extents of all sequences.
-        info: The facts of the stored axis.
-        max_sequences: The command reads only so many sequences, from the first, so the last of these is in one of the
-            runs. None: it may read all.
+    """Return the runs of the `few` look. The last of the `max_sequences` that a command reads, from the first, is in
+    one of them.
     """
     if max(info.tokens, info.sequences) <= LITTLE:
         return [(0, info.sequences)][: info.sequences]

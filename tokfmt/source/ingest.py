@@ -71,20 +71,10 @@ def ingest(
     ration: QuotaBudget | None = None,
 ) -> ShardReader:
     """Tokenize or gather records `first <= i < last`, or the task's part of them, in parallel into files in scratch.
-
-    Args:
-        records: Records of text or of token IDs.
-        encoder: Encoder of the text; None if the records hold token IDs.
-        workers: The executor, the scratch, the journal, and the task if there is one.
-        first: Number of the first record.
-        last: Number after the last record; None for all.
-        name: Name of the source, for its directory in scratch and for the journal.
-        progress: A function that is called with each finished file.
-        refused: Whether the records that were left out will be refused. If so, and the work is not kept, the rest is
-            parsed without being encoded, which is about ten times as fast.
-        sieve: Filters. Only texts that pass are encoded, and all are listed beside the files; see `Ingestion`.
-        ration: With a sieve, the budget of a quota. Records beyond it are not kept, and are not read if records are
-            numbered.
+    `name` is that of the source, for its directory in scratch and for the journal. If `refused` says that the records
+    that were left out will be refused, and the work is not kept, the rest is parsed without being encoded, which is
+    about ten times as fast. Of a sieve, only texts that pass are encoded, and all are listed beside the files; see
+    `Ingestion`. Records beyond the ration are not kept, and are not read if records are numbered.
     """
     home = (workers.texts or workers.scratch) / f"done-{name}"
     home.mkdir(exist_ok=True)
@@ -135,12 +125,7 @@ def blocks_of(
 
 def _first_records(records: RecordReader, blocks: Sequence[Block], first: int, ration: QuotaBudget) -> list[int]:
     """Return the number of the first record of each block in the source of a ration; [] if that takes reading it.
-
-    Args:
-        records: The reader of one part of the source.
-        blocks: The blocks of this part.
-        first: The record of this part that is the next of the ration.
-        ration: The ration before this part is read.
+    `first` is the record of this part that is the next of the ration, before this part is read.
     """
     if len(blocks) == 1:
         return [ration.first]
@@ -289,11 +274,7 @@ def ingested(records: RecordReader, encoder: Encoder | None, jobs: int = 1) -> S
 
 
 def encoded(records: RecordReader, encoder: Encoder | None, first: int, last: int) -> Ragged:
-    """Return the token IDs of records `first <= i < last`, without reading the records after them.
-
-    Raises:
-        IndexError: There are fewer records.
-    """
+    """Return the token IDs of records `first <= i < last`, without reading the records after them."""
     blocks = records.blocks(_PIECE, first, last)
     return Ragged.of(
         sequence for block in blocks for batch in encoded_batches(records, encoder, block) for sequence in batch

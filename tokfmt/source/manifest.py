@@ -159,25 +159,17 @@ def _invalid(content: Mapping[str, Any]) -> str:
 
 
 class LocatedTokenizer(NamedTuple):
-    """The tokenizer that a manifest names, on this machine.
+    """The tokenizer that a manifest names, on this machine."""
 
-    Attributes:
-        place: Path of its file, its directory, or its directory in the cache of the hub; None if it was not found.
-        problem: The reason why it was not found, in words; "" if it was found, or if the manifest names none.
-    """
-
+    # of its file, its directory, or its directory in the cache of the hub; None if it was not found
     place: str | None = None
-    problem: str = ""
+    problem: str = ""  # why it was not found; "" if it was found, or if the manifest names none
 
 
 def located_tokenizer(path: Place, manifest: Manifest | None = None) -> LocatedTokenizer:
     """Find the tokenizer that made a dataset among the files of this machine, by the manifest of the dataset.
 
     A file with the digest of the manifest precedes any other. tokfmt does not use the network for this.
-
-    Args:
-        path: The dataset.
-        manifest: Its manifest, if it was read already.
     """
     made = (read_manifest(path) if manifest is None else manifest).tokenizer
     name = made.get("name") if made is not None else None
@@ -244,14 +236,7 @@ def manifests_beside(
     datasets: Sequence[SourceFiles], request: SourceRequest, of_folder: FolderManifests | None = None
 ) -> tuple[list[Manifest], list[str]]:
     """Return the manifest of each dataset, compared with its files, and notes on manifests that are ignored.
-
-    Args:
-        datasets: The datasets.
-        request: Whether damage is accepted, and whether manifests are ignored.
-        of_folder: The manifests of directories that were read already (default: none).
-
-    Raises:
-        CorruptError: A manifest contradicts its dataset.
+    `of_folder` are the manifests of directories that were read already.
     """
     read, notes = list[Manifest](), list[str]()
     of_folder = FolderManifests() if of_folder is None else of_folder
@@ -311,20 +296,9 @@ def as_written(
     """Return the request with the options and the lead that the sources were written with, by their manifests.
 
     An option counts if the reader has it too, all manifests agree, and the user does not give it. There are two
-    exceptions: a reader with the default "auto" finds the value in the files, and a split is the user's choice.
-    Samples that were stored as they are, are read as sequences; see `core.rows`.
-
-    Args:
-        format_: The format of all sources.
-        request: The request, whose options take precedence.
-        manifests: The manifests of the sources.
-
-    Returns:
-        The request with these options, and notes on them.
-
-    Raises:
-        FormatError: Some manifests state that samples are sequences, or a lead, and others do not.
-        OptionError: The request names a lead, and the source is a recipe.
+    exceptions: a reader with the default "auto" finds the value in the files, and a split is the user's choice. Samples
+    that were stored as they are, are read as sequences; see `core.rows`. Manifests of which some state that samples are
+    sequences, or a lead, are an error; so is a lead for a recipe.
     """
     if format_.is_computed and isinstance(request.bos, int):
         raise OptionError(
@@ -372,11 +346,7 @@ def needed_to_read(format_: Format, written: Mapping[str, object], others: Conta
 
 
 def _stated_lead(manifests: Sequence[Manifest]) -> int | None:
-    """Return the lead that all manifests state.
-
-    Raises:
-        FormatError: They state different ones.
-    """
+    """Return the lead that all manifests state. If they state different ones, that is an error."""
     (_, lead), first = manifests[0].ids, manifests[0].path
     for other in manifests:
         if other.ids[1] != lead:
@@ -404,14 +374,8 @@ def found_as_written(dataset: SourceFiles, request: SourceRequest) -> tuple[Sour
 
 
 def file_differences(dataset: SourceFiles, manifest: Manifest) -> Iterator[tuple[str, Any, Any]]:
-    """Compare a manifest with its files, and yield what differs.
-
-    Yields:
-        The fact ("the format", "files" or "bytes"), the value in the manifest, and the value found. If the formats
-        differ, nothing follows.
-
-    Raises:
-        FormatError: The status of a file cannot be read.
+    """Compare a manifest with its files, and yield what differs. A difference is the fact ("the format", "files" or
+    "bytes"), the value in the manifest, and the value found. If the formats differ, nothing follows.
     """
     if not manifest.output:
         return
@@ -426,12 +390,8 @@ def file_differences(dataset: SourceFiles, manifest: Manifest) -> Iterator[tuple
 
 def checksum_contradiction(path: Place, manifest: Manifest, measured: Mapping[str, Any]) -> CorruptError | None:
     """Return the error of a manifest that states another checksum than the files of its dataset have, or None.
-
-    Args:
-        path: The dataset.
-        manifest: Its manifest.
-        measured: The size, number and checksum of the files, as `fingerprint` returns them. If their size or number is
-            another one, nothing is compared: an index was made later, or `file_contradiction` reports it.
+    `measured` is what `fingerprint` returns. If its size or number is another one, nothing is compared: an index was
+    made later, or `file_contradiction` reports it.
     """
     alike = all(manifest.output.get(key) == measured[key] for key in ("files", "bytes"))
     expected, found = manifest.output.get("xxh3_128"), measured["xxh3_128"]
@@ -441,11 +401,7 @@ def checksum_contradiction(path: Place, manifest: Manifest, measured: Mapping[st
 
 
 def shrunk(dataset: SourceFiles, manifest: Manifest) -> Damage | None:
-    """Return the damage of a dataset that has fewer files or bytes than its manifest states; None for any other.
-
-    Raises:
-        FormatError: The status of a file cannot be read.
-    """
+    """Return the damage of a dataset that has fewer files or bytes than its manifest states; None for any other."""
     differences = list(file_differences(dataset, manifest)) if dataset.files else []
     if not differences or not all(
         type(stated) is int and type(found) is int and found < stated for _, stated, found in differences
@@ -458,16 +414,7 @@ def shrunk(dataset: SourceFiles, manifest: Manifest) -> Damage | None:
 
 
 def describes(manifest: Manifest, format_: Format, path: Place) -> bool:
-    """Return whether a manifest states the format, the number of files and the size that a dataset has.
-
-    Args:
-        manifest: The manifest.
-        format_: The format of the dataset.
-        path: The dataset.
-
-    Raises:
-        FormatError: The status of a file cannot be read.
-    """
+    """Return whether a manifest states the format, the number of files and the size that a dataset has."""
     if not manifest.output or manifest.content.get("format") != format_.name:
         return False  # this answer needs no list of the directory
     dataset = SourceFiles(path, format_, tuple(format_.files(path)))
@@ -491,11 +438,6 @@ def written_files(format_: Format, path: Place, files: Sequence[Place] | None = 
     """Return the files of a dataset that a conversion wrote: the file and its companions, or those in its directory.
 
     An index that was made beside the dataset later is not among them.
-
-    Args:
-        format_: The format of the dataset.
-        path: The dataset.
-        files: All its files, if they are known (default: the format lists them).
     """
     inside, own = f"{path}{os.sep}", {path, *format_.companions(path)}
     inside = inside.removeprefix(f"{os.curdir}{os.sep}")  # pathlib removes a leading "./" from the paths of the files
@@ -515,29 +457,18 @@ def extent(files: Iterable[Place]) -> dict[str, Any]:
 
 
 class Measured(NamedTuple):
-    """A file of a dataset.
+    """A file of a dataset."""
 
-    Attributes:
-        name: Its path relative to the directory of the dataset, or to the directory of the file that was named.
-        size: Its size in bytes.
-        digest: Its XXH3-128 in hexadecimal.
-    """
-
-    name: str
-    size: int
-    digest: str
+    name: str  # relative to the directory of the dataset, or to the directory of the file that was named
+    size: int  # in bytes
+    digest: str  # XXH3-128 in hexadecimal
 
 
 def fingerprint(
     path: Place, files: Sequence[Place], jobs: int = 1, opened: dict[Place, File] | None = None
 ) -> dict[str, Any]:
-    """Return the size, number and checksum of the files of a dataset.
-
-    Args:
-        path: The dataset.
-        files: Its files.
-        jobs: Number of files that are read at a time.
-        opened: Those that are open already, by path. They are taken out and closed.
+    """Return the size, number and checksum of the files of a dataset. Files that are `opened` already are taken out and
+    closed.
     """
     return combined(measured(path, files, jobs, opened), single=list(files) == [path])
 
@@ -545,14 +476,7 @@ def fingerprint(
 def measured(
     path: Place, files: Sequence[Place], jobs: int = 1, opened: dict[Place, File] | None = None
 ) -> list[Measured]:
-    """Return the size and the checksum of each file of a dataset, sorted by name.
-
-    Args:
-        path: The dataset.
-        files: Its files.
-        jobs: Number of files that are read at a time.
-        opened: As for `fingerprint`.
-    """
+    """Return the size and the checksum of each file of a dataset, sorted by name."""
     if list(files) == [path]:  # a thread would take longer than most files of a conversion from thousands of files
         return [Measured(path.name, *digest_of_file(path, opened))]
     base = path if path.is_dir() else path.parent
@@ -564,11 +488,8 @@ def measured(
 
 
 def combined(files: Sequence[Measured], *, single: bool) -> dict[str, Any]:
-    """Return the size, number and checksum of a dataset of these files, sorted by name.
-
-    Args:
-        files: The files.
-        single: The dataset is one file, whose checksum is that of its content.
+    """Return the size, number and checksum of a dataset of these files, sorted by name. A single file has the checksum
+    of its content.
     """
     import xxhash
 

@@ -76,11 +76,7 @@ def presuming(run: Callable[..., T], note: Callable[[str], None]) -> T:
     """Return the result of a command that presumes that sequences end alike, or of the same without a presumption.
 
     Every command that reads whole datasets runs in this function, so that its result never depends on which sequences
-    were looked at.
-
-    Args:
-        run: Opens its sources and reads them; called with the keyword `every_end`; see `SourceRequest`.
-        note: Receives the reason why it runs again.
+    were looked at. `run` is called with the keyword `every_end`. `note` receives the reason why it runs again.
     """
     try:
         return run(every_end=False)
@@ -92,19 +88,7 @@ def presuming(run: Callable[..., T], note: Callable[[str], None]) -> T:
 def open_datasets(
     request: SourceRequest, reading: Reading = CONTENTS, files: Sequence[SourceFiles] | None = None
 ) -> list[Source]:
-    """Open every dataset that a request names; files of one format that join (blocks, samples) are opened as one.
-
-    Args:
-        request: The paths, and the options that state how to read them.
-        reading: What is read of them.
-        files: The files of the datasets, if they were found already.
-
-    Returns:
-        The datasets in order.
-
-    Raises:
-        TokfmtError: As in `open_dataset`.
-    """
+    """Open every dataset that a request names; files of one format that join (blocks, samples) are opened as one."""
     with (files and files[0].path.listing) or Listing() as listing:
         files = find_sources(request, listing=listing) if files is None else files
         of_folder = FolderManifests()
@@ -136,26 +120,12 @@ def open_dataset(
 
     The steps pass their answers on, so that each question is asked once:
 
-    1. Find the files and detect the format (`find_one`).
-    2. Read the manifests, compare them with the files, and take the options and the lead that they state.
-    3. Let the format inspect the files and return its reader; that of a recipe opens its sources.
-    4. Look for damage and for other files in the directory.
-    5. Decide which ID separates sequences.
-    6. Take separators and leads out, unless the reading is as stored.
-    7. Compare the counts with the manifest, or state what is saved of a damaged dataset.
-
-    Args:
-        request: The path, or the paths of files that join, and the options that state how to read them.
-        reading: What is read of it.
-        files: The files of the dataset, if they were found already.
-        of_folder: The manifests of directories that were read for other datasets (default: none).
-
-    Raises:
-        DetectionError: The format of a path cannot be detected.
-        FormatError: The dataset cannot be read.
-        OptionError: An option is invalid, or the request names several datasets.
-        SeparatorUnknownError: A stream needs a separator, and none is known.
-        TokenizerMismatchError: Another tokenizer made the dataset.
+    1. Find the files and detect the format (`find_one`). 2. Read the manifests, compare them with the files, and take
+    the options and the lead that they state. 3. Let the format inspect the files and return its reader; that of a
+    recipe opens its sources. 4. Look for damage and for other files in the directory. 5. Decide which ID separates
+    sequences. 6. Take separators and leads out, unless the reading is as stored. 7. Compare the counts with the
+    manifest, or state what is saved of a damaged dataset. `of_folder` are the manifests of directories that were read
+    for other datasets.
     """
     with (files and files[0].path.listing) or Listing() as listing, files_at_hand():
         if files is None:
@@ -192,10 +162,8 @@ def open_dataset(
 
 
 def _check_apart(before: Source, after: Source) -> None:
-    """Refuse two datasets if the second may continue the first.
-
-    Raises:
-        FormatError: Joining them would repeat a token, or cut a document.
+    """Refuse two datasets if the second may continue the first. Joining them would repeat a token, or cut a
+    document.
     """
     first, second = _stored_of(before), _stored_of(after)
     if first is not None:
@@ -209,16 +177,7 @@ def _stored_of(source: Source) -> TokenReader | None:
 
 
 def find_one(request: SourceRequest, listing: Listing | None = None) -> Sequence[SourceFiles]:
-    """Find the files of a request that has to name one dataset.
-
-    Args:
-        request: The path, and the options that state how to read it.
-        listing: As in `find_sources`.
-
-    Raises:
-        OptionError: The request names several datasets, by a pattern or with `recursive`.
-        TokfmtError: As in `find_sources`.
-    """
+    """Find the files of a request that has to name one dataset."""
     group, *others = _datasets(find_sources(request, listing=listing))
     if others:
         first, second = printable(group[0].path), printable(others[0][0].path)
@@ -291,13 +250,8 @@ def _datasets(files: Sequence[SourceFiles]) -> list[Sequence[SourceFiles]]:
 def hints_of(
     dataset: SourceFiles, request: SourceRequest, stated: Separator | None, reading: Reading = CONTENTS
 ) -> Hints:
-    """Return the hints with which the format inspects a dataset.
-
-    Args:
-        dataset: The files of the dataset, or of its first path.
-        request: As in `open_dataset`.
-        stated: The separator that the request or a manifest states; None without one.
-        reading: As in `open_dataset`.
+    """Return the hints with which the format inspects a dataset. `stated` is the separator that the request or a
+    manifest states.
     """
     return Hints(
         eos_id=stated.eos_id if stated else None,
@@ -315,11 +269,7 @@ def hints_of(
 
 
 def _inspected(files: Sequence[SourceFiles], options: Any, hints: Hints) -> TokenReader | RecordReader:
-    """Return the reader of the format, which takes the files that are open already.
-
-    Raises:
-        FormatError: The dataset is not valid.
-    """
+    """Return the reader of the format, which takes the files that are open already."""
     places, first = tuple(one.path for one in files), files[0]
     try:
         inspect = first.format.inspect if first.inspections is None else partial(first.inspections.of, first.format)
@@ -341,12 +291,7 @@ def _complete(
     *,
     reads_ends: bool,
 ) -> tuple[TokenReader | RecordReader, tuple[Damage, ...]]:
-    """Return a reader of the sequences that are certain to be complete, and the damage of the others.
-
-    Raises:
-        FormatError: Files of a directory are missing, and the request does not allow it; or there are others, whose
-            loss it does not accept.
-    """
+    """Return a reader of the sequences that are certain to be complete, and the damage of the others."""
     left_out, damage = stored.info.other_splits, tuple[Damage, ...]()
     missing = [
         refuse_incomplete(directory, names, partial=request.allow_partial, left_out=left_out)
@@ -399,11 +344,6 @@ def _with_separator(
     """Return a source with its separator, and with notes on it and on the tokenizers that made its token IDs.
 
     The separator of text follows from the tokenizer, so no manifest states it.
-
-    Raises:
-        OptionError: `--eos` contradicts the dataset.
-        ConversionError: The manifest or the tokenizer contradicts the dataset.
-        TokenizerMismatchError: Another tokenizer made the dataset.
     """
     stored, default, manifests = source.reader, hints.tokenizer_eos, source.manifests
     is_text, notes = stored.info.is_text, source.notes
@@ -438,14 +378,7 @@ def _with_separator(
 
 
 def _contents(source: Source, files: Sequence[SourceFiles], request: SourceRequest, reading: Reading) -> Source:
-    """Return a source whose reader has contents alone: no separators, no leads, and only what is certain.
-
-    Raises:
-        SeparatorUnknownError: The dataset is a stream whose separator is not known.
-        CorruptError: The dataset states a separator, and not every sequence ends with it; or it contradicts its
-            manifest.
-        TruncatedError: No sequence of a damaged dataset is certain to be complete.
-    """
+    """Return a source whose reader has contents alone: no separators, no leads, and only what is certain."""
     stored = source.reader
     if isinstance(stored, RecordReader):
         return _with_partial(_contents_of_records(source, stored), files, request)
@@ -497,11 +430,7 @@ def _with_count(source: Source, dataset: Dataset, request: SourceRequest) -> Sou
 
 
 def _closed(source: Source, stored: TokenReader, files: Sequence[SourceFiles]) -> Source:
-    """Return a stream without its last sequence, unless a separator closes it or the manifest shows it is complete.
-
-    Raises:
-        SeparatorUnknownError: The separator is not known.
-    """
+    """Return a stream without its last sequence, unless a separator closes it or the manifest shows it is complete."""
     whole = all(
         dataset.files and describes(manifest, dataset.format, dataset.path)
         for dataset, manifest in zip(files, source.manifests, strict=True)
@@ -515,11 +444,7 @@ def _closed(source: Source, stored: TokenReader, files: Sequence[SourceFiles]) -
 
 
 def _with_partial(source: Source, files: Sequence[SourceFiles], request: SourceRequest) -> Source:
-    """Return a source with the facts on its damage, and a note on them.
-
-    Raises:
-        TruncatedError: No sequence of it is certain to be complete.
-    """
+    """Return a source with the facts on its damage, and a note on them."""
     counts: Mapping[str, Any] = {}
     if len(files) == 1 and not request.ignore_manifest:
         (manifest,) = source.manifests
@@ -535,11 +460,6 @@ def contradicted(source: Source, sequences: int, tokens: int | None) -> CorruptE
 
     Sources of several paths and records are not compared, nor are counts under another separator or lead than those of
     the manifest.
-
-    Args:
-        source: The opened dataset.
-        sequences: The number of sequences that were read.
-        tokens: The number of tokens that were read; None if unknown.
     """
     reader = source.reader
     if len(source.manifests) != 1 or isinstance(reader, RecordReader):
@@ -556,11 +476,7 @@ def contradicted(source: Source, sequences: int, tokens: int | None) -> CorruptE
 
 
 def counted(source: Source, request: SourceRequest) -> Source:
-    """Compare the counts of an opened source with its manifest, and return the source.
-
-    Raises:
-        CorruptError: They differ, and the request does not ignore manifests.
-    """
+    """Compare the counts of an opened source with its manifest, and return the source."""
     info = source.reader.info
     if not isinstance(info, Info) or info.beginning:
         return source

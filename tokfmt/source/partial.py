@@ -24,25 +24,15 @@ _REASONS = 8  # reasons that a message lists for one source
 
 
 class Partial(NamedTuple):
-    """The facts on a damaged source that is read in part.
+    """The facts on a damaged source that is read in part."""
 
-    Attributes:
-        path: The source.
-        sequences: Number of sequences that are saved; None for records, which are counted as they are read.
-        tokens: Number of tokens that are saved; None for records.
-        lost_sequences: Number of sequences that are lost; None if neither an index nor a manifest states it.
-        lost_tokens: Number of tokens that are lost; None if neither an index nor a manifest states it.
-        unused: Number of bytes in the files of the source that are not used.
-        reasons: The damage, in words.
-    """
-
-    path: str
-    sequences: int | None
-    tokens: int | None
-    lost_sequences: int | None
-    lost_tokens: int | None
-    unused: int
-    reasons: tuple[str, ...]
+    path: str  # source
+    sequences: int | None  # that are saved; None for records, which are counted as they are read
+    tokens: int | None  # that are saved; None for records
+    lost_sequences: int | None  # None if neither an index nor a manifest states it
+    lost_tokens: int | None  # None if neither an index nor a manifest states it
+    unused: int  # bytes in the files of the source that are not used
+    reasons: tuple[str, ...]  # the damage, in words
 
     def facts(self) -> dict[str, object]:
         """Return the facts for JSON and the manifest."""
@@ -113,10 +103,8 @@ def _unreadable(stored: TokenReader, first: int, last: int, errors: list[FormatE
 
 
 def _failure(stored: TokenReader, start: int, stop: int) -> FormatError | None:
-    """Return the error of reading tokens `start <= i < stop`; None if they can be read.
-
-    Raises:
-        FormatError: The error is one of NO_DAMAGE, which is not a sign of damage.
+    """Return the error of reading tokens `start <= i < stop`; None if they can be read. An error of NO_DAMAGE, which is
+    not a sign of damage, is raised.
     """
     try:
         for a, b in windows(start, stop):
@@ -145,13 +133,7 @@ def _beginning(stored: TokenReader) -> tuple[TokenReader, tuple[Damage, ...]]:
 
 
 def closed(stored: TokenReader, split: TokenReader, eos_id: int) -> tuple[TokenReader, Damage | None]:
-    """Return the sequences of a stream that a separator closes, and the damage if it does not close the last one.
-
-    Args:
-        stored: The stream.
-        split: The sequences between its separators.
-        eos_id: The separator.
-    """
+    """Return the sequences of a stream that a separator closes, and the damage if it does not close the last one."""
     info, total = split.info, stored.info.tokens
     where, first, last = stored.info.separators, 0, info.sequences
     if not last or not total:
@@ -170,17 +152,8 @@ def closed(stored: TokenReader, split: TokenReader, eos_id: int) -> tuple[TokenR
 def partial_of(
     path: Place, others: int, reader: TokenReader | RecordReader, damage: Sequence[Damage], counts: Mapping[str, Any]
 ) -> Partial | None:
-    """Return the facts on a damaged source; None if there is no damage.
-
-    Args:
-        path: The first path of the source.
-        others: Number of its other paths.
-        reader: The reader of the sequences that are certain to be complete.
-        damage: The damage that was found.
-        counts: `sequences` and `tokens` of the complete dataset by its manifest; empty if they are not known.
-
-    Raises:
-        TruncatedError: No sequence of it is certain to be complete.
+    """Return the facts on a damaged source; None if there is no damage. `path` is the first of the source, and `others`
+    the number of its other paths. `counts` has `sequences` and `tokens` of the complete dataset by its manifest.
     """
     if not damage:
         return None

@@ -39,37 +39,23 @@ STREAM = "-"
 
 @dataclass(frozen=True, slots=True)
 class SourceRequest:
-    """The sources of a command, as the user gives them.
+    """The sources of a command, as the user gives them."""
 
-    Attributes:
-        paths: Files and directories, in order.
-        format: Name of the format; None to detect the format of each path.
-        eos: ID of the separator, "none", or None to infer it.
-        options: The read options of the format, by name.
-        text_field: Dotted path of the text in JSON records.
-        split: The split to read, for formats that store several.
-        allow_loss: Names of the accepted losses.
-        recursive: A directory also names the datasets in the directories below it.
-        ignore_manifest: Continue without a manifest that contradicts its dataset, instead of an error.
-        allow_partial: Read the sequences of a damaged source that are certain to be complete; see
-            `source.partial`.
-        bos: ID of the lead, which is no content at the beginning of sequences; "none"; or None for what the manifest
-            states.
-        every_end: Look at the end of every sequence that an index bounds. By default, all are presumed to end with the
-            separator if all that are looked at do, and reading one that does not raises UnendedError.
-    """
-
-    paths: tuple[PlaceLike, ...]
-    format: str | None = None
-    eos: EosChoice = None
-    options: Mapping[str, object] = field(default_factory=dict)
-    text_field: str | None = None
-    split: str | None = None
+    paths: tuple[PlaceLike, ...]  # files and directories, in order
+    format: str | None = None  # None to detect the format of each path
+    eos: EosChoice = None  # ID of the separator, "none", or None to infer it
+    options: Mapping[str, object] = field(default_factory=dict)  # of the format, by name
+    text_field: str | None = None  # dotted path of the text in JSON records
+    split: str | None = None  # for formats that store several
     allow_loss: frozenset[str] = frozenset()
-    recursive: bool = False
-    ignore_manifest: bool = False
+    recursive: bool = False  # a directory also names the datasets in the directories below it
+    ignore_manifest: bool = False  # continue without a manifest that contradicts its dataset, instead of an error
+    # read the sequences of a damaged source that are certain to be complete; see `source.partial`
     allow_partial: bool = False
+    # ID of the lead, which is no content at the beginning of sequences; "none"; or None for what the manifest states
     bos: EosChoice = None
+    # Look at the end of every sequence that an index bounds. By default, all are presumed to end with the separator
+    # if all that are looked at do, and reading one that does not raises UnendedError.
     every_end: bool = False
 
     def __post_init__(self) -> None:
@@ -96,24 +82,8 @@ class SourceRequest:
         allow_partial: bool = False,
         bos: EosChoice = None,
     ) -> SourceRequest:
-        """Return the request for arguments as users give them.
-
-        Args:
-            paths: One path or several.
-            format: As in `SourceRequest`.
-            eos: As in `SourceRequest`.
-            options: The read options, as a mapping or `key=value` words.
-            text_field: As in `SourceRequest`.
-            split: As in `SourceRequest`.
-            allow_loss: One name of --allow-loss or several.
-            recursive: As in `SourceRequest`.
-            ignore_manifest: As in `SourceRequest`.
-            allow_partial: As in `SourceRequest`.
-            bos: As in `SourceRequest`.
-
-        Raises:
-            OptionError: An option or a name of --allow-loss is invalid, or there is no path.
-            TypeError: A path is neither a string nor path-like.
+        """Return the request for arguments as users give them: one path or several, options as a mapping or `key=value`
+        words, and one name of --allow-loss or several.
         """
         return SourceRequest(
             several(paths),
@@ -139,32 +109,24 @@ class SourceRequest:
 
 
 class Reading(NamedTuple):
-    """What a command reads of the datasets that it opens, and with what.
+    """What a command reads of the datasets that it opens, and with what."""
 
-    Attributes:
-        tokenizer: The tokenizer in use. It gives the separator, and is compared with the one that made the token IDs.
-        jobs: Number of threads that scan streams.
-        progress: Receives the progress of that scan.
-        collect_invalid: Leave out and count invalid records instead of raising; see `Hints`.
-        max_sequences: The number of sequences that the command reads, from the first; a stream is not scanned beyond
-            them. None: all.
-        few_sequences: The command reads few sequences; see `Hints`.
-        keeps_files: The files that were looked at to detect the format stay open for checksums; see `SourceFiles`.
-        as_stored: The reader has the axis as it is stored, with the separators. No count is compared with a manifest.
-        beside: The separator of datasets that are read together with this one; see `separator.separator_beside`.
-        reads_ends: Read the ends of sequences to infer a separator; with `SourceRequest.allow_partial`, read the whole
-            dataset to find damage. False reads only what opening takes.
-    """
-
+    # gives the separator, and is compared with the one that made the token IDs
     tokenizer: TokenizerHandle | None = None
-    jobs: int | None = None
-    progress: Progress | None = None
-    collect_invalid: bool = False
+    jobs: int | None = None  # threads that scan streams
+    progress: Progress | None = None  # of that scan
+    collect_invalid: bool = False  # leave out and count invalid records instead of raising; see `Hints`
+    # that the command reads, from the first; a stream is not scanned beyond them; None: all
     max_sequences: int | None = None
-    few_sequences: bool = False
+    few_sequences: bool = False  # command reads few sequences; see `Hints`
+    # the files that were looked at to detect the format stay open for checksums; see `SourceFiles`
     keeps_files: bool = False
+    # the reader has the axis as it is stored, with the separators; no count is compared with a manifest
     as_stored: bool = False
+    # the separator of datasets that are read together with this one; see `separator.separator_beside`
     beside: int | None = None
+    # Read the ends of sequences to infer a separator; with `SourceRequest.allow_partial`, read the whole dataset to
+    # find damage. False reads only what opening takes.
     reads_ends: bool = True
 
 
@@ -181,12 +143,7 @@ def is_pipe(path: PlaceLike) -> bool:
 
 
 def several(paths: object) -> tuple[PlaceLike, ...]:
-    """Return one path or several as a tuple.
-
-    Raises:
-        OptionError: There is no path.
-        TypeError: An item is not a path, but for example a Dataset.
-    """
+    """Return one path or several as a tuple."""
     if isinstance(paths, (str, os.PathLike, Place)):
         return (paths,)
     checked = list[PlaceLike]()
@@ -206,14 +163,7 @@ _BESIDE = (MANIFEST, ".ledger", ".ledger.json")
 
 def expanded(paths: Iterable[PlaceLike], listing: Listing | None = None) -> tuple[Place, ...]:
     """Return the places of paths; those of a quoted pattern (`'part-*.jsonl'`) are what it matches, in natural order.
-
-    Args:
-        paths: The paths and patterns.
-        listing: The listing that the places carry, unless they carry one that answers.
-
-    Raises:
-        FormatError: A pattern matches nothing.
-        OptionError: A path is empty, or is the URL of a store that is not registered.
+    Places carry `listing`, unless they carry one that answers.
     """
     places = list[Place]()
     for path in paths:
@@ -243,10 +193,8 @@ def _matching(pattern: Place) -> Iterable[Place]:
 
 
 def _objects(directory: Place, names: Sequence[str]) -> Iterator[Place]:
-    """Yield the addresses below an address that match names, some of them patterns. `**` matches any number of names.
-
-    Raises:
-        FormatError: The store cannot be listed.
+    """Yield the addresses below an address that match names, some of them patterns. `**` matches any number of
+    names.
     """
     if not names:
         yield directory
@@ -283,22 +231,12 @@ def given_to(format_: Format, request: SourceRequest) -> dict[str, object]:
 
 
 def read_options(format_: Format, request: SourceRequest) -> Any:
-    """Return the read options of a format with the values that the user gave.
-
-    Raises:
-        OptionError: The format does not have an option, or does not accept its value.
-    """
+    """Return the read options of a format with the values that the user gave."""
     return parse_options(format_.read_options, given_to(format_, request), format_.name)
 
 
 def viewed(request: SourceRequest, format_: Format, view: str) -> SourceRequest:
-    """Return the request with the option `view`, if the format has that view and the user gave none.
-
-    Args:
-        request: The request.
-        format_: The format of the sources.
-        view: The view: "documents" or "samples".
-    """
+    """Return the request with the option `view`, if the format has that view and the user gave none."""
     if "view" in request.options or view not in choices(format_.read_options, "view"):
         return request
     return replace(request, options={**request.options, "view": view})
@@ -309,11 +247,7 @@ Selection = str | int | slice | range | None
 
 
 def selection_words(selection: Selection) -> str | None:
-    """Return a selection as `A:B`, or None for all sequences.
-
-    Raises:
-        OptionError: It has a step, or is not a selection.
-    """
+    """Return a selection as `A:B`, or None for all sequences."""
     if selection is None or isinstance(selection, str):
         return selection
     if isinstance(selection, (slice, range)):
@@ -330,14 +264,6 @@ def parse_selection(text: str, count: int, paths: Sequence[PlaceLike] = ()) -> t
     """Return the first and last + 1 of the sequences that `A:B` selects of `count`, as a Python slice does.
 
     Examples are `5`, `0:10`, `-3:` and `:1e6`. A range is cut at the end of the dataset.
-
-    Args:
-        text: The selection.
-        count: Number of sequences in the dataset.
-        paths: The paths of the dataset, for messages.
-
-    Raises:
-        OptionError: The selection is invalid, names a single sequence that does not exist, or ends before it begins.
     """
     text = text.strip()
     if not text:
@@ -358,11 +284,7 @@ def parse_selection(text: str, count: int, paths: Sequence[PlaceLike] = ()) -> t
 
 
 def _bound(word: str, selection: str, default: int) -> int:
-    """Return one end of a selection as a number.
-
-    Raises:
-        OptionError: It is not a whole number.
-    """
+    """Return one end of a selection as a number."""
     try:
         return parse_count(word) if word.strip() else default
     except OptionError as error:
@@ -371,14 +293,8 @@ def _bound(word: str, selection: str, default: int) -> int:
 
 
 def needed(selection: str | None, default: int) -> int | None:
-    """Return the number of sequences that a command has to count to resolve a selection.
-
-    Args:
-        selection: As in `parse_selection`; None for the first `default` sequences.
-        default: The number without a selection.
-
-    Returns:
-        The number of sequences; None for all, because the selection counts from the end or has no end.
+    """Return the number of sequences that a command has to count to resolve a selection. `default` is their number
+    without a selection. None stands for all, because the selection counts from the end or has no end.
     """
     if selection is None:
         return default
@@ -396,11 +312,7 @@ def loss_words() -> tuple[str, ...]:
 
 
 def check_losses(names: Iterable[str]) -> frozenset[str]:
-    """Return names of --allow-loss as a set, after a check that tokfmt or an installed format has each.
-
-    Raises:
-        OptionError: A name does not exist; the error has the nearest one.
-    """
+    """Return names of --allow-loss as a set, after a check that tokfmt or an installed format has each."""
     words = frozenset([names] if isinstance(names, str) else names)
     if not words <= set(LOSSES):  # otherwise no format has to be imported
         acceptable = loss_words()
@@ -436,36 +348,21 @@ class Inspections:
 
 
 class SourceFiles(NamedTuple):
-    """The files of one dataset that a request names, before it is opened.
+    """The files of one dataset that a request names, before it is opened."""
 
-    Attributes:
-        path: The file or directory of the dataset, which may be an address.
-        format: Its format.
-        files: Every file of the dataset; see `Format.files`. Empty if they were not listed, and are not compared with a
-            manifest.
-        left_out: The other files in the directory, which are not read, in words; "" without any.
-        below: Some of the other files are in directories below.
-        named: The datasets that a recipe names, if they were found already; see `find_sources`.
-        within: The recipes that name this recipe; see `mix.open.Nesting`.
-        opened: The open files that were looked at to detect the format, by path; see `hand_out`.
-        manifest: The manifest beside it, if it was read already.
-        inspections: Its inspections, if the caller has more use for them.
-        split: The split that `path` is limited to, if the names of files state several; "" otherwise.
-        other_splits: The splits that it hides.
-    """
-
-    path: Place
+    path: Place  # file or directory of the dataset, which may be an address
     format: Format
-    files: tuple[Place, ...]
-    left_out: str = ""
-    below: bool = False
-    named: Found | None = None
-    within: Any = None
+    files: tuple[Place, ...]  # see `Format.files`; empty if they were not listed, and are not compared with a manifest
+    left_out: str = ""  # the other files in the directory, which are not read, in words
+    below: bool = False  # some of the other files are in directories below
+    named: Found | None = None  # the datasets that a recipe names, if they were found already; see `find_sources`
+    within: Any = None  # the recipes that name this recipe; see `mix.open.Nesting`
+    # files that were looked at to detect the format, by path; see `hand_out`
     opened: dict[Place, File] = {}  # noqa: RUF012 - never changed: files are taken from those that are given
-    manifest: Manifest | None = None
-    inspections: Inspections | None = None
-    split: str = ""
-    other_splits: tuple[str, ...] = ()
+    manifest: Manifest | None = None  # the one beside it, if it was read already
+    inspections: Inspections | None = None  # if the caller has more use for them
+    split: str = ""  # the split that `path` is limited to, if the names of files state several
+    other_splits: tuple[str, ...] = ()  # that it hides
 
     @property
     def visible(self) -> list[Place]:

@@ -66,26 +66,16 @@ GIVEN, NO_SEPARATOR = "--eos", "--eos none"
 
 
 class Separator(NamedTuple):
-    """A separator and the source that it is known from.
+    """A separator and the source that it is known from."""
 
-    Attributes:
-        eos_id: The ID; None if there is no separator, or if it is not known.
-        source: In words: "--eos", "tokenizer", "manifest of X", "stage1 convention", "inferred".
-        inferred: The ID is inferred from the data.
-        doubt: A note on an ID that looks like a separator and is not used as one; "" without one.
-        is_stored: False: the manifest states that the ID is in no gap between sequences. Where it ends one, it is
-            content.
-        endings: The distinct last IDs of the sequences that were looked at.
-        seen: How many of the sequences that were looked at end with it; see `Gap.seen`.
-    """
-
-    eos_id: int | None
-    source: str = ""
-    inferred: bool = False
-    doubt: str = ""
+    eos_id: int | None  # None if there is no separator, or if it is not known
+    source: str = ""  # in words: "--eos", "tokenizer", "manifest of X", "stage1 convention", "inferred"
+    inferred: bool = False  # from the data
+    doubt: str = ""  # on an ID that looks like a separator and is not used as one
+    # False: the manifest states that the ID is in no gap between sequences; where it ends one, it is content
     is_stored: bool = True
-    endings: tuple[int, ...] = ()
-    seen: str = ""
+    endings: tuple[int, ...] = ()  # distinct last IDs of the sequences that were looked at
+    seen: str = ""  # how many of the sequences that were looked at end with it; see `Gap.seen`
 
     @property
     def is_none(self) -> bool:
@@ -107,39 +97,25 @@ class Separator(NamedTuple):
 
 
 class Source(NamedTuple):
-    """An opened source: a token axis, or records that are not tokenized yet.
+    """An opened source: a token axis, or records that are not tokenized yet."""
 
-    Attributes:
-        paths: One path, or several that form one dataset.
-        format: Its format.
-        reader: The reader of tokens or of records.
-        separator: Its separator.
-        notes: Notes on the source, including inferred facts.
-        dataset: Its sequences, with what a look at their ends has shown; None of records, and if the format stores no
-            separator at the ends of sequences.
-        tokenizers: The tokenizer of the token IDs by the manifest of each path; None if the manifest states none. For
-            a recipe, the tokenizer that is known to make or to have made all of its IDs.
-        left_out: Files in its directories that are not read, in words.
-        damage: The damage of a source that is read in part.
-        partial: The facts on a source that is read in part; None for any other.
-        made_labels: A recipe made its labels and loss masks, by its manifest.
-        bos_id: The lead, which is no content at the beginning of its sequences; None without one.
-        manifests: The manifest of each path, as it was read when the source was opened.
-    """
-
-    paths: tuple[Place, ...]
+    paths: tuple[Place, ...]  # one path, or several that form one dataset
     format: Format
     reader: TokenReader | RecordReader
     separator: Separator
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # including inferred facts
+    # its sequences, with what a look at their ends has shown; None of records, and if the format stores no separator
+    # at the ends of sequences
     dataset: Dataset | None = None
+    # of the token IDs by the manifest of each path; of a recipe, the one that is known to make or to have made all of
+    # its IDs
     tokenizers: tuple[Mapping[str, Any] | None, ...] = ()
-    left_out: tuple[str, ...] = ()
-    damage: tuple[Damage, ...] = ()
-    partial: Partial | None = None
-    made_labels: bool = False
-    bos_id: int | None = None
-    manifests: tuple[Manifest, ...] = ()
+    left_out: tuple[str, ...] = ()  # files in its directories that are not read, in words
+    damage: tuple[Damage, ...] = ()  # of a source that is read in part
+    partial: Partial | None = None  # of a source that is read in part
+    made_labels: bool = False  # a recipe made its labels and loss masks, by its manifest
+    bos_id: int | None = None  # the lead, which is no content at the beginning of its sequences
+    manifests: tuple[Manifest, ...] = ()  # of each path, as it was read when the source was opened
 
     @property
     def axis(self) -> TokenReader | None:
@@ -208,14 +184,8 @@ def paths_of(sources: Iterable[Source]) -> list[Place]:
 
 
 def tokenizer_of(name: str | None, **how: Any) -> TokenizerHandle | None:
-    """Load the tokenizer with a name, directory or file; return None for None.
-
-    Args:
-        name: The name, directory or file.
-        how: Keyword arguments of `load_tokenizer`.
-
-    Raises:
-        TokfmtError: The tokenizer cannot be loaded.
+    """Load the tokenizer with a name, directory or file; return None for None. `how` are keyword arguments of
+    `load_tokenizer`.
     """
     if name is None:
         return None
@@ -239,16 +209,8 @@ def notes_on_tokenizers(
     tokenizer: TokenizerHandle,
     allow_loss: frozenset[str],
 ) -> Iterator[str]:
-    """Yield notes on sources that another tokenizer made, by their manifests.
-
-    Args:
-        places: The paths of the sources.
-        tokenizers: The tokenizer of each, by its manifest; None if unknown.
-        tokenizer: The tokenizer in use.
-        allow_loss: Names of the accepted losses.
-
-    Raises:
-        TokenizerMismatchError: There is such a source, and `allow_loss` does not accept it.
+    """Yield notes on sources that another tokenizer made, by their manifests. The tokenizers are those of the sources
+    by their manifests; None if unknown. If `allowed_loss` does not accept it, that is an error.
     """
     for path, made in zip(places, tokenizers, strict=True):
         if made is not None and made["digest"] != tokenizer.digest:
@@ -281,13 +243,8 @@ def agreed_tokenizer(
     """Return the tokenizer that is known to have made all token IDs, and the accepted differences in words.
 
     The tokenizer in use makes the IDs of text. The tokenizer of other IDs is known from their manifests only: those of
-    a source without one are copied, whatever tokenizer is in use.
-
-    Returns:
-        The description of the tokenizer, None if it is unknown or if there are several; and "" or the list of several.
-
-    Raises:
-        TokenizerMismatchError: The sources and the tokenizer in use differ, and `allow_loss` does not accept that.
+    a source without one are copied, whatever tokenizer is in use. The description is None if it is unknown or if there
+    are several; the words are "" or the list of several.
     """
     mixed = _named_in_metadata(sources, allow_loss)
     named = tokenizer.describe(chats=hold_chats(sources)) if tokenizer is not None else None
@@ -315,11 +272,7 @@ def agreed_tokenizer(
 
 
 def _named_in_metadata(sources: Sequence[Source], allow_loss: frozenset[str]) -> str:
-    """Return the list of several tokenizers that the metadata of the sources name; "" for one or none.
-
-    Raises:
-        TokenizerMismatchError: There are several, and `allow_loss` does not accept that.
-    """
+    """Return the list of several tokenizers that the metadata of the sources name; "" for one or none."""
     places = dict[str, Place]()
     for source in sources:
         info = source.reader.info
@@ -359,10 +312,8 @@ def tokenizer_note(handle: TokenizerHandle, source: Source) -> str:
 
 
 def refuse_other_ends(source: Source) -> None:
-    """Refuse a source whose separator is that of the tokenizer, and whose sequences end with another ID: S6.
-
-    Raises:
-        ConversionError: They do. Another tokenizer may have made the IDs.
+    """Refuse a source whose separator is that of the tokenizer, and whose sequences end with another ID: another
+    tokenizer may have made the IDs.
     """
     separator, gap = source.separator, Gap() if source.dataset is None else source.dataset.gap
     if separator.doubt or gap.closed or gap.lack < ENOUGH or len(separator.endings) != 1:
@@ -375,13 +326,7 @@ def refuse_other_ends(source: Source) -> None:
 
 
 def known_separator(choice: EosChoice, paths: Sequence[Place], manifests: Sequence[Manifest]) -> Separator | None:
-    """Return the separator that is certain before a source is opened: by --eos, or by its manifest; else None.
-
-    Args:
-        choice: The option `eos`.
-        paths: The paths of the source.
-        manifests: The manifests beside them.
-    """
+    """Return the separator that is certain before a source is opened: by --eos, or by its manifest; else None."""
     if choice == "none":
         return Separator(None, NO_SEPARATOR)
     left_out = {manifest.ids[0] for manifest in manifests if manifest.content.get("eos_stored") == "none"}
@@ -399,16 +344,8 @@ def known_separator(choice: EosChoice, paths: Sequence[Place], manifests: Sequen
 def without_leads(
     contents: TokenReader, lead: int, path: Place, *, each: bool = False
 ) -> tuple[TokenReader, list[str]]:
-    """Return contents that begin behind a lead, and a note if none has it.
-
-    Args:
-        contents: The token axis without separators. Samples keep it: only documents begin with a lead.
-        lead: The lead.
-        path: The dataset, for messages.
-        each: Look at the beginning of each sequence; see `SourceRequest.every_end`.
-
-    Raises:
-        OptionError: The lead is the separator; or the dataset is a recipe, whose samples are made of documents.
+    """Return contents that begin behind a lead, and a note if none has it. Samples keep it: only documents begin with a
+    lead. With `each`, the beginning of each sequence is looked at; see `SourceRequest.every_end`.
     """
     if contents.info.layout is Layout.SAMPLES or not contents.info.tokens:
         return contents, []
@@ -430,13 +367,8 @@ def without_ends(
     """Return contents of rows without the separators that they end with already, and a note if there are any.
 
     Other tools pack such rows. An ID that is not known to be the separator of the source, and that ends only some
-    sequences, is content.
-
-    Args:
-        source: The source.
-        axis: Its sequences: a token axis, or its records as one.
-        eos_id: The separator that is put after them; None without one.
-        each: Look at the end of each sequence; see `SourceRequest.every_end`.
+    sequences, is content. The axis has its sequences, or its records as one axis. `eos_id` is the separator that is put
+    after them.
     """
     separator, path = source.separator, source.paths[0]
     is_content = not separator.is_stored or separator.is_none
@@ -476,23 +408,10 @@ def decided(
     beside: int | None = None,
 ) -> tuple[Separator, Dataset | None]:
     """Return the separator of an opened source; and its dataset, if an index bounds sequences that may end with one.
-
-    Args:
-        stored: The reader of the dataset as it is stored.
-        choice: The option `eos`; "none" if the manifests state that there is none.
-        by_request: The separator from `known_separator`.
-        by_manifest: The same without a choice.
-        tokenizer_eos: The separator of the tokenizer.
-        path: The dataset, for messages.
-        reads_ends: Look at the ends of sequences, to infer the separator or to find a contradiction.
-        few: The command reads few sequences; see `endings`.
-        max_sequences: See `endings.few_runs`.
-        bare: The manifest counts sequences without a separator. Here, these are empty.
-        beside: See `Reading`.
-
-    Raises:
-        OptionError: `choice` contradicts the dataset.
-        ConversionError: The manifest or the tokenizer contradicts the dataset.
+    `choice` is the option `eos`; "none" if the manifests state that there is none. `by_manifest` is what
+    `known_separator` returns without a choice. With `reads_ends`, the ends of sequences are looked at, to infer the
+    separator or to find a contradiction. With `bare`, the manifest counts sequences without a separator; here, these
+    are empty.
     """
     info, stated = stored.info, None
     if by_manifest is not None and by_manifest.eos_id is not None:
@@ -581,23 +500,10 @@ def without_separators(
     few_sequences: bool = False,
     every_end: bool = False,
 ) -> tuple[TokenReader, list[str]]:
-    """Return the token axis without separators, and notes on how they were found.
-
-    Args:
-        stored: The reader of the dataset as it is stored.
-        separator: Its separator.
-        dataset: The dataset, from `decided`; None if the format stores no separator at the ends of sequences. Rows may
-            end with one all the same, which --eos names.
-        path: The dataset, for messages.
-        jobs: Number of threads that scan a stream.
-        progress: Receives the progress of that scan.
-        few_sequences: The command reads few sequences. If only some end with the separator, a long dataset keeps it,
-            because the ends of all would have to be read.
-        every_end: See `SourceRequest`.
-
-    Raises:
-        SeparatorUnknownError: The dataset is a stream whose separator is not known.
-        CorruptError: The dataset states a separator, and not every sequence ends with it.
+    """Return the token axis without separators, and notes on how they were found. `dataset` is that of `decided`; it is
+    None if the format stores no separator at the ends of sequences. Rows may end with one all the same, which --eos
+    names. If only some sequences end with the separator, a command that reads few keeps it in a long dataset, because
+    the ends of all would have to be read.
     """
     info = stored.info
     if info.separators.alone and info.tokens:
@@ -618,19 +524,7 @@ def contents_of(
     few_sequences: bool = False,
     every_end: bool = False,
 ) -> tuple[TokenReader, list[str]]:
-    """Return the stored axis of a source without its separators and leads, and notes on how they were found.
-
-    Args:
-        source: The source, with the separator and the lead.
-        stored: The axis, or its records as one.
-        jobs: As for `without_separators`.
-        progress: As for `without_separators`.
-        few_sequences: As for `without_separators`.
-        every_end: See `SourceRequest`.
-
-    Raises:
-        TokfmtError: As `without_separators` and `without_leads`.
-    """
+    """Return the stored axis of a source without its separators and leads, and notes on how they were found."""
     separator, dataset, path = source.separator, source.dataset, source.paths[0]
     reader, notes = without_separators(
         stored, separator, dataset, path, jobs, progress, few_sequences=few_sequences, every_end=every_end

@@ -58,15 +58,10 @@ _WITHOUT = "--allow-loss loss-mask reads it without a loss mask"
 
 @dataclass(frozen=True)
 class ChatTemplate:
-    """The chat template of a tokenizer.
-
-    Attributes:
-        source: The template.
-        tokens: The special tokens by the names of `NAMED_TOKENS` that it can use.
-    """
+    """The chat template of a tokenizer."""
 
     source: str
-    tokens: Mapping[str, str] = field(hash=False)
+    tokens: Mapping[str, str] = field(hash=False)  # the special tokens by the names of `NAMED_TOKENS` that it can use
 
     @property
     def digest(self) -> str:
@@ -75,15 +70,8 @@ class ChatTemplate:
 
 
 def template_of(tokenizer: str, source: object, settings: Sequence[Mapping[str, Any]]) -> ChatTemplate:
-    """Return the chat template of a tokenizer.
-
-    Args:
-        tokenizer: The tokenizer as the user gave it.
-        source: The template, or a list of templates with names, of which "default" is used; None without one.
-        settings: The configuration files that name special tokens, the first of which counts.
-
-    Raises:
-        TokenizerError: It has no template, or the template uses a special token that no file states.
+    """Return the chat template of a tokenizer. `source` is the template, or a list of templates with names, of which
+    "default" is used. `settings` are the configuration files that name special tokens, the first of which counts.
     """
     if isinstance(source, list):
         named = {one.get("name"): one.get("template") for one in source if isinstance(one, dict)}
@@ -164,34 +152,21 @@ def end_rendering() -> None:
 
 @dataclass(frozen=True)
 class ChatEncoder(Encoder):
-    """Encode chats with the chat template of a tokenizer. Picklable. Threads can share it.
-
-    Attributes:
-        content: The tokenizer.
-        template: Its chat template; None if chats are prompts and completions of text.
-        masked: What the assistant says is marked.
-        parse: A special token that is spelled in a message is encoded as its ID; else it is an error.
-        special: The special tokens with their IDs.
-        seconds: CPU time for up to 64 chats that are rendered together.
-    """
+    """Encode chats with the chat template of a tokenizer. Picklable. Threads can share it."""
 
     content: Content
-    template: ChatTemplate | None
-    masked: bool
-    parse: bool
-    special: Mapping[str, int] = field(hash=False)
-    seconds: int = 20
+    template: ChatTemplate | None  # None if chats are prompts and completions of text
+    masked: bool  # what the assistant says is marked
+    parse: bool  # a special token that is spelled in a message is encoded as its ID; else it is an error
+    special: Mapping[str, int] = field(hash=False)  # with their IDs
+    seconds: int = 20  # CPU time for up to 64 chats that are rendered together
 
     @property
     def loss_masks(self) -> str:  # type: ignore[override]
         return CHATS if self.masked else ""
 
     def encode(self, texts: list[str]) -> Ragged:
-        """Return the IDs of chats, whose texts are those of `core.chats.chat_text`.
-
-        Raises:
-            ChatTemplateError: A chat cannot be rendered, or what the assistant says cannot be found.
-        """
+        """Return the IDs of chats, whose texts are those of `core.chats.chat_text`."""
         return self.marked(texts).ragged
 
     def marked(self, texts: list[str]) -> Encoded:

@@ -34,15 +34,10 @@ _MOST_IDS = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A tokenizer.json. Two are equal if their digests are.
+    """A tokenizer.json. Two are equal if their digests are."""
 
-    Attributes:
-        json: uint8[bytes]. Worker processes receive an array only once.
-        digest: The xxh3_128 of the file.
-    """
-
-    json: NDArray[np.uint8] = field(compare=False, repr=False)
-    digest: str
+    json: NDArray[np.uint8] = field(compare=False, repr=False)  # uint8[bytes], which worker processes receive only once
+    digest: str  # xxh3_128 of the file
 
 
 class EngineError(TokfmtError):
@@ -74,11 +69,8 @@ def expansion_of(tokenizer: Any) -> tuple[int, str]:
     """Return how many times longer the steps of a `tokenizers.Tokenizer` can make text, and which steps.
 
     The growth from Unicode itself (decomposition, lower case) is bounded and not counted. The factors of the steps that
-    the file defines are multiplied.
-
-    Returns:
-        The larger of two factors in characters, that of encoding (normalizer and pre-tokenizer) and that of decoding,
-        with the name of its steps: "normalizers" or "decoders".
+    the file defines are multiplied. The result is the larger of two factors in characters, that of encoding (normalizer
+    and pre-tokenizer) and that of decoding, with the name of its steps: "normalizers" or "decoders".
     """
     encoding = _factor(_state(tokenizer.normalizer)) * _factor(_state(tokenizer.pre_tokenizer))
     return max((encoding, "normalizers"), (_factor(_state(tokenizer.decoder)), "decoders"))
@@ -111,10 +103,8 @@ def _factor(part: Any) -> int:
 
 
 def plain_tokenizer(source: bytes) -> Any:
-    """Return the `tokenizers.Tokenizer` of a tokenizer.json, without its padding and truncation.
-
-    Raises:
-        ValueError: The source is not a tokenizer.json. The library may panic as well; see `guarded`.
+    """Return the `tokenizers.Tokenizer` of a tokenizer.json, without its padding and truncation. The library may panic
+    on a source that is not a tokenizer.json; see `guarded`.
     """
     from tokenizers import Tokenizer
 
@@ -125,11 +115,7 @@ def plain_tokenizer(source: bytes) -> Any:
 
 
 def without_dropout(source: bytes) -> tuple[bytes, Any]:
-    """Return a tokenizer.json without dropout, so that a text always has the same IDs, and its `plain_tokenizer`.
-
-    Raises:
-        ValueError: The source is not a tokenizer.json.
-    """
+    """Return a tokenizer.json without dropout, so that a text always has the same IDs, and its `plain_tokenizer`."""
     tokenizer = plain_tokenizer(source)
     if getattr(tokenizer.model, "dropout", None) is None:
         return source, tokenizer
@@ -139,10 +125,8 @@ def without_dropout(source: bytes) -> tuple[bytes, Any]:
 
 
 def vocabulary_of(tokenizer: Any) -> dict[int, str]:
-    """Return the tokens of a `tokenizers.Tokenizer` by ID; an added token is its content.
-
-    Raises:
-        ConversionError: The largest ID is beyond the limit of 2^24.
+    """Return the tokens of a `tokenizers.Tokenizer` by ID; an added token is its content. A largest ID beyond the limit
+    of 2^24 is an error.
     """
     found = {token: text for text, token in tokenizer.get_vocab(with_added_tokens=True).items()}
     found.update({token: added.content for token, added in tokenizer.get_added_tokens_decoder().items()})
@@ -198,15 +182,11 @@ def _spelling() -> dict[int, int | str]:
 
 
 class DecodeError(ConversionError):
-    """IDs that cannot be decoded to text.
-
-    Attributes:
-        position: Position of the token in its sequence.
-        token: Its ID.
-        found: Its bytes in hexadecimal if they are not UTF-8, else "".
-    """
+    """IDs that cannot be decoded to text."""
 
     def __init__(self, position: int, token: int, why: str, found: bytes = b"") -> None:
+        # position: in its sequence
+        # found: its bytes in hexadecimal if they are not UTF-8, else ""
         self.position, self.token, self.found = position, token, found.hex(" ")
         super().__init__(f"token {position:,} of the sequence (ID {token:,}) {why}")
 
@@ -237,12 +217,7 @@ def marker(token: int) -> str:
 
 
 class ByteLevelDecoder:
-    """Decode with a table of bytes.
-
-    Args:
-        table: The bytes of each ID; IDs can be missing.
-        lenient: Replace bytes and IDs that are not text instead of raising.
-    """
+    """Decode with a table of bytes. If it is lenient, bytes and IDs that are not text are replaced."""
 
     def __init__(self, table: Mapping[int, bytes], *, lenient: bool = False) -> None:
         size = max(table, default=-1) + 1
@@ -294,11 +269,8 @@ class ByteLevelDecoder:
 
 
 class VocabularyDecoder:
-    """Decode with `tokenizers`, for every vocabulary that is not byte-level.
-
-    Args:
-        content: The tokenizer.
-        lenient: Replace bytes and IDs that are not text instead of raising.
+    """Decode with `tokenizers`, for every vocabulary that is not byte-level. If it is lenient, bytes and IDs that are
+    not text are replaced.
     """
 
     def __init__(self, content: Content, *, lenient: bool = False) -> None:

@@ -54,15 +54,7 @@ _loading = threading.Lock()
 
 
 class Fastokens(Encoder):
-    """The fast engine, `fastokens`.
-
-    Args:
-        content: A tokenizer.json.
-        parse: Encode the literal text of a special token as its ID.
-
-    Raises:
-        ValueError: fastokens does not support the tokenizer.
-    """
+    """The fast engine, `fastokens`. With `parse`, the literal text of a special token is encoded as its ID."""
 
     def __init__(self, content: bytes, *, parse: bool) -> None:
         from fastokens import Tokenizer
@@ -169,18 +161,8 @@ def _known_difference(content: Content, parse: bool) -> EngineDifferenceError | 
 def choose(
     choice: EngineChoice, content: Content, texts: Iterable[str], *, parse: bool, byte_level: bool
 ) -> tuple[EngineName, str]:
-    """Return the engine to use, and a note if "auto" does not choose fastokens.
-
-    Args:
-        choice: The requested engine.
-        content: The tokenizer.
-        texts: Texts to compare the engines on, in addition to the strings of this module.
-        parse: Encode the literal text of a special token as its ID.
-        byte_level: The decoder is byte-level.
-
-    Raises:
-        EngineDifferenceError: "fastokens" is requested, and its IDs differ on one of the texts.
-        ConversionError: "fastokens" is requested and does not support this tokenizer.
+    """Return the engine to use, and a note if "auto" does not choose fastokens. The engines are compared on `texts`, in
+    addition to the strings of this module.
     """
     if choice == "tokenizers":
         return choice, ""
@@ -203,12 +185,7 @@ def choose(
 
 class TextEncoder(Encoder):
     """Encode text with one engine. Picklable; it loads its tokenizer on first use in a process. Threads can share it.
-
-    Args:
-        content: The tokenizer.
-        engine: The engine.
-        parse: Encode the literal text of a special token as its ID.
-        strict: Raise if fastokens fails on a text, instead of encoding it with the reference.
+    If it is strict, a text on which fastokens fails raises, instead of being encoded with the reference.
     """
 
     def __init__(self, content: Content, engine: EngineName, *, parse: bool, strict: bool = False) -> None:
@@ -217,12 +194,7 @@ class TextEncoder(Encoder):
         self._compared = 0
 
     def encode(self, texts: list[str]) -> Ragged:
-        """Return the IDs of each text in order, without added special tokens: a Ragged of uint32.
-
-        Raises:
-            EngineDifferenceError: The reference gives other IDs for a compared text.
-            UnbrokenTextError: A text is too long and cannot be cut.
-        """
+        """Return the IDs of each text in order, without added special tokens: a Ragged of uint32."""
         return in_pieces(texts, self._encode, lambda: cuts_of(self.content))
 
     def _encode(self, texts: list[str]) -> Ragged:
@@ -277,9 +249,7 @@ def _sampled(ragged: Ragged) -> NDArray[np.bool_]:
 
 def hostile_texts(vocabulary: Mapping[int, str]) -> Iterator[str]:
     """Yield texts on which tokenizers are known to differ: all scripts and categories, runs of spaces, literal tokens.
-
-    Args:
-        vocabulary: The token of each ID. Tokens that look special are used, and a thousand of the others.
+    Tokens that look special are used, and a thousand of the others.
     """
     yield from _SPACES
     yield from _WORDS

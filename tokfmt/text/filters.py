@@ -80,15 +80,10 @@ GARBAGE = FilterRules(
 
 
 class Rejection(NamedTuple):
-    """The reason why a text is rejected.
+    """The reason why a text is rejected."""
 
-    Attributes:
-        rule: The name of a field of `FilterRules`.
-        value: The value of the text.
-    """
-
-    rule: str
-    value: float
+    rule: str  # the name of a field of `FilterRules`
+    value: float  # of the text
 
 
 ENTRY = np.dtype([("tokens", "<i4"), ("chars", "<i4"), ("rule", "<i4"), ("high", "<u8"), ("low", "<u8")])
@@ -103,15 +98,10 @@ ENTRY = np.dtype([("tokens", "<i4"), ("chars", "<i4"), ("rule", "<i4"), ("high",
 
 @dataclass(frozen=True, slots=True)
 class FilterChain:
-    """Named filters that a text has to pass, in order.
+    """Named filters that a text has to pass, in order."""
 
-    Attributes:
-        filters: The name and the thresholds of each filter.
-        hashed: Entries hold a hash.
-    """
-
-    filters: tuple[tuple[str, FilterRules], ...] = ()
-    hashed: bool = False
+    filters: tuple[tuple[str, FilterRules], ...] = ()  # the name and the thresholds of each
+    hashed: bool = False  # entries hold a hash
 
     def entries(self, texts: Sequence[str]) -> NDArray[np.void]:
         """Return an entry for each text, with 0 tokens, as tokens are counted later: ENTRY[len(texts)]."""
@@ -143,12 +133,7 @@ def value_of(text: str, rules: FilterRules, rule: str) -> float | None:
 
 
 def rejections(texts: Sequence[str], rules: FilterRules) -> list[Rejection | None]:
-    """Return the first rule that each text breaks, or None for a text that passes.
-
-    Args:
-        texts: Any number of texts.
-        rules: The thresholds.
-    """
+    """Return the first rule that each text breaks, or None for a text that passes."""
     broken = _broken(texts, np.fromiter(map(len, texts), np.int64, len(texts)), rules)
     return [broken.get(k) for k in range(len(texts))]
 
@@ -237,11 +222,8 @@ class _Characters:
         return upper / np.maximum(self._solid, 1), self._repetition
 
     def totals(self) -> tuple[int, int, int, int]:
-        """Return sums over all texts.
-
-        Returns:
-            Characters that are not white space, letters and numbers, words, and places where five equal characters
-            begin.
+        """Return sums over all texts. The sums are characters that are not white space, letters and numbers, words, and
+        places where five equal characters begin.
         """
         sums = (self._solid, self._counts(self._word), self._words)
         solid, letters, words = (int(each.sum()) for each in sums)

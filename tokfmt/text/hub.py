@@ -51,16 +51,13 @@ _BEGINNING = 1 << 8  # bytes that show what a vocabulary is
 
 
 class TokenizerError(TokfmtError):
-    """A tokenizer that cannot be found, loaded or used as requested.
-
-    Attributes:
-        tokenizer: The tokenizer as the user gave it.
-        why: The problem.
-    """
+    """A tokenizer that cannot be found, loaded or used as requested."""
 
     exit_code = 2
 
     def __init__(self, tokenizer: str, why: str) -> None:
+        # tokenizer: as the user gave it
+        # why: the problem
         self.tokenizer, self.why = tokenizer, why
         super().__init__(f"tokenizer {printable(tokenizer) or '(none)'}: {why}")
 
@@ -75,11 +72,7 @@ def kind_of_vocabulary(content: bytes) -> str:
 
 
 def _refuse_lacking_packages(directory: str) -> None:
-    """Refuse a vocabulary that transformers cannot read without a package, before it names a wrong one.
-
-    Raises:
-        MissingDependencyError: A package is missing.
-    """
+    """Refuse a vocabulary that transformers cannot read without a package, before it names a wrong one."""
     names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
     if any(name in names for name in _READ_ALONE):
         return
@@ -104,12 +97,7 @@ def _is_installed(module: str) -> bool:
 
 
 def pretrained(directory: str) -> Any:
-    """Return the tokenizer that `transformers.AutoTokenizer` loads from a directory. It never runs code from there.
-
-    Raises:
-        TokenizerError: The directory holds no tokenizer, or it cannot be loaded.
-        MissingDependencyError: A package that reads its vocabulary is not installed.
-    """
+    """Return the tokenizer that `transformers.AutoTokenizer` loads from a directory. It never runs code from there."""
     _refuse_lacking_packages(directory)
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # silences a remark that PyTorch is missing
     from transformers import AutoTokenizer
@@ -123,24 +111,14 @@ def pretrained(directory: str) -> Any:
 
 
 def refuse_lost_path(spec: str) -> None:
-    """Check without network or cache that a tokenizer which can only be a path exists.
-
-    Raises:
-        TokenizerError: The path does not exist.
-    """
+    """Check without network or cache that a tokenizer which can only be a path exists."""
     if not os.path.exists(spec) and (spec.endswith(".json") or not _NAME.fullmatch(spec)):
         raise TokenizerError(spec, f"no such file or directory, and not a name that the hub allows{_meant(spec)}")
 
 
 def snapshot(name: str, *, local: bool = False) -> str:
     """Return the directory in the local cache of the hub that holds a tokenizer, which is fetched if it is missing.
-
-    Args:
-        name: The name on the hub.
-        local: Do not ask the hub. A name from a file must not cause a request.
-
-    Raises:
-        TokenizerError: The tokenizer does not exist, or the hub cannot be asked.
+    With `local`, the hub is not asked: a name from a file must not cause a request.
     """
     cached = _cached(name, _VOCABULARIES)
     if cached:

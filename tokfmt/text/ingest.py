@@ -77,12 +77,7 @@ def encoded_batches(records: RecordReader, encoder: Encoder | None, block: Block
 @contextmanager
 def _records(records: RecordReader, block: Block, batch: RecordBatch, before: int) -> Iterator[None]:
     """Encode a batch in this context; an error of one of its texts becomes one that names the file and the record.
-
-    Args:
-        records: The reader of the records.
-        block: The block of the batch.
-        batch: The batch.
-        before: Number of records of the block before the batch, for a block of consecutive records.
+    `before` is the number of records of the block before the batch, for a block of consecutive records.
     """
     if not records.files:
         yield
@@ -124,18 +119,12 @@ class QuotaBudget:
     The records with the smallest keys are drawn. If the records with keys up to K hold more tokens than the quota, no
     record with a greater key is drawn, whatever follows, and it is skipped. Keeps 16 bytes per record that may be
     drawn.
-
-    Attributes:
-        seed: Seed of the keys.
-        quota: Number of tokens to draw.
-        first: Index of the next record in the source.
-        limit: The largest key that may be drawn.
     """
 
-    seed: int
-    quota: int
-    first: int = 0
-    limit: int = _ANY
+    seed: int  # of the keys
+    quota: int  # tokens to draw
+    first: int = 0  # index of the next record in the source
+    limit: int = _ANY  # the largest key that may be drawn
     _trimmed: int = _ANY
     _keys: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
     _tokens: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
@@ -169,15 +158,9 @@ class QuotaBudget:
         self.limit = min(self.limit, int(self._keys[-1]))
 
     def trim(self, shards: dict[int, Shard], firsts: list[int], spared: Container[int]) -> Iterator[Shard]:
-        """Count shards as soon as all earlier ones are written, and remove records that cannot be drawn.
-
-        Args:
-            shards: The written shards by number.
-            firsts: Index of the first record of each counted shard; this method appends to it.
-            spared: Numbers of shards that stay unchanged.
-
-        Yields:
-            Each shard that became smaller.
+        """Count shards as soon as all earlier ones are written, and remove records that cannot be drawn. `firsts` are
+        the indexes of the first records of counted shards, which this method appends to. Shards in `spared` stay
+        unchanged. Each shard that became smaller is yielded.
         """
         counted = len(firsts)
         while (shard := shards.get(len(firsts))) is not None:
@@ -247,25 +230,18 @@ def _entries(shard: Shard) -> Iterator[NDArray[np.void]]:
 
 @dataclass(frozen=True, slots=True)
 class Ingestion:
-    """The settings that all tasks of an ingestion share.
-
-    Attributes:
-        records: The reader of the records.
-        encoder: The encoder of text; None for records of IDs.
-        scratch: The directory of the shards.
-        sieve: Filters. Only texts that pass are encoded, and `shard-000000.entries` has an entry for each record
-            (`filters.ENTRY`).
-        ration: With filters, the budget of a quota. Only texts that may be drawn are filtered. The others count as
-            texts that pass, with no tokens in the shard and `UNREAD` tokens in their entry.
-        firsts: With a ration, the index in the source of the first record of each block. If empty, each block is read
-            after all earlier ones have been counted (`QuotaBudget.trim`).
-    """
+    """The settings that all tasks of an ingestion share."""
 
     records: RecordReader
-    encoder: Encoder | None
-    scratch: Path
+    encoder: Encoder | None  # None for records of IDs
+    scratch: Path  # of the shards
+    # only texts that pass are encoded, and `shard-000000.entries` has an entry for each record (`filters.ENTRY`)
     sieve: FilterChain | None = None
+    # With filters, the budget of a quota. Only texts that may be drawn are filtered. The others count as texts that
+    # pass, with no tokens in the shard and `UNREAD` tokens in their entry.
     ration: QuotaBudget | None = None
+    # With a ration, the index in the source of the first record of each block. If empty, each block is read after all
+    # earlier ones have been counted (`QuotaBudget.trim`).
     firsts: Sequence[int] = ()
 
     @property
@@ -318,11 +294,7 @@ def _batches(job: Ingestion, block: Block) -> Iterator[RecordBatch]:
 
 
 class _Marking:
-    """The marks of a shard, in a file from the first batch that has some.
-
-    Attributes:
-        words: `Shard.loss_masks`.
-    """
+    """The marks of a shard, in a file from the first batch that has some."""
 
     def __init__(self, job: Ingestion, path: Path, opened: ExitStack) -> None:
         self.words, self._path, self._opened = job.loss_masks, Path(f"{path}.marks"), opened
@@ -416,15 +388,10 @@ def _encoded(job: Ingestion, batch: RecordBatch) -> Encoded:
 
 
 class ChatCounts(NamedTuple):
-    """Counts of chats that were encoded.
+    """Counts of chats that were encoded."""
 
-    Attributes:
-        roles: Number of messages of each role; empty for other texts and for IDs.
-        trained: Number of their tokens that count in the loss.
-    """
-
-    roles: Mapping[str, int] = {}
-    trained: int = 0
+    roles: Mapping[str, int] = {}  # number of messages of each role; empty for other texts and for IDs
+    trained: int = 0  # of their tokens, those that count in the loss
 
     @staticmethod
     def of(roles: Mapping[str, int], marks: NDArray[np.uint8] | None) -> ChatCounts:
@@ -441,28 +408,16 @@ class ChatCounts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A written shard.
+    """A written shard."""
 
-    Attributes:
-        number: Number of its block.
-        path: Path without suffix.
-        sequences: Number of sequences.
-        tokens: Number of tokens.
-        max_id: Largest ID; -1 without any token.
-        size: Bytes of the block.
-        skipped: The records and fields that were left out.
-        loss_masks: `RecordInfo.loss_masks`; "" for a shard without marks.
-        chats: The counts of chats.
-    """
-
-    number: int
-    path: Path
+    number: int  # of its block
+    path: Path  # without suffix
     sequences: int
     tokens: int
-    max_id: int
-    size: int
-    skipped: SkippedRecords
-    loss_masks: str = ""
+    max_id: int  # -1 without any token
+    size: int  # bytes of the block
+    skipped: SkippedRecords  # what was left out
+    loss_masks: str = ""  # `RecordInfo.loss_masks`; "" for a shard without marks
     chats: ChatCounts = field(default_factory=ChatCounts)
 
     def facts(self) -> list[object]:

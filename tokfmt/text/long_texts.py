@@ -76,38 +76,26 @@ Encode = Callable[[list[str]], Ragged]
 
 
 class UnbrokenTextError(TokfmtError):
-    """A text that is too long to be encoded whole and cannot be cut.
-
-    Attributes:
-        length: Length of the text in characters.
-        what: The problem, without the name of the text.
-        remedy: The remedy.
-    """
+    """A text that is too long to be encoded whole and cannot be cut."""
 
     def __init__(self, text: str, at: int, limit: Accepted) -> None:
-        self.length = len(text)
+        self.length = len(text)  # in characters
         memory = self.length * PER_CHARACTER
         self.what = (
             f"has more than {limit.characters:,} characters from character {at:,} on at which this tokenizer "
             f"cannot split it, and may fill {memory / 1e9:,.1f} GB of memory ({limit.why})"
-        )
+        )  # without the name of the text
         self.remedy = limit.remedy
         super().__init__(f"the text that begins {printable(repr(text[:60]))} {self.what}. {self.remedy}")
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The limit of characters without a cut that are encoded.
+    """The limit of characters without a cut that are encoded."""
 
-    Attributes:
-        characters: The limit.
-        why: The reason for the limit.
-        remedy: The remedy for a longer text.
-    """
-
-    characters: int
-    why: str
-    remedy: str
+    characters: int  # the limit
+    why: str  # the reason for the limit
+    remedy: str  # for a longer text
 
 
 def accepted(file_bytes: int) -> Accepted:
@@ -139,15 +127,10 @@ def of_file(size: Callable[[], int]) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """The kinds of cuts that are safe for a tokenizer.
+    """The kinds of cuts that are safe for a tokenizer."""
 
-    Attributes:
-        borders: Cuts at borders are safe.
-        lengths: Characters of each token that consists of letters, if cuts within words are safe, else empty.
-    """
-
-    borders: bool
-    lengths: Mapping[int, int]
+    borders: bool  # cuts at borders are safe
+    lengths: Mapping[int, int]  # characters of each token that consists of letters, if cuts within words are safe
 
     def border(self, text: str, start: int, stop: int) -> int | None:
         """Return the first border in an interval of a text; None without one."""
@@ -213,15 +196,8 @@ def _crosses(token: Mapping[str, Any]) -> bool:
 
 
 def in_pieces(texts: list[str], encode: Encode, cuts: Callable[[], Cuts]) -> Ragged:
-    """Return the IDs of texts, which are encoded in groups; a long text is encoded in pieces.
-
-    Args:
-        texts: Texts of any length.
-        encode: Encodes a few texts.
-        cuts: Returns the cuts that are safe; called only for a long text.
-
-    Raises:
-        UnbrokenTextError: A text is too long and cannot be cut.
+    """Return the IDs of texts, which are encoded in groups; a long text is encoded in pieces. `cuts` returns the cuts
+    that are safe; it is called only for a long text.
     """
     if sum(map(len, texts)) <= PIECE:
         return encode(texts)
@@ -276,11 +252,7 @@ def _stop(text: str, at: int, cuts: Cuts) -> int | None:
 
 
 def _far_stop(text: str, at: int, cuts: Cuts) -> int:
-    """Return the next border beyond `PIECE` characters, or the end of the text.
-
-    Raises:
-        UnbrokenTextError: The next border is beyond the limit of `accepted`.
-    """
+    """Return the next border beyond `PIECE` characters, or the end of the text."""
     stop = cuts.border(text, at + PIECE, at + LONGEST)
     if stop is None and len(text) - at > LONGEST:
         limit = accepted(_file_bytes.get()())

@@ -61,17 +61,11 @@ def marks_itself(template: str) -> bool:
 
 @dataclass
 class Template:
-    """A chat template.
+    """A chat template."""
 
-    Attributes:
-        source: The template.
-        tokens: The special tokens that it can name, such as `bos_token`.
-        masked: Find what the assistant says.
-    """
-
-    source: str
-    tokens: Mapping[str, str]
-    masked: bool
+    source: str  # the template
+    tokens: Mapping[str, str]  # that it can name, such as `bos_token`
+    masked: bool  # find what the assistant says
 
     def answer(self, chat: Any) -> dict[str, object]:
         """Return the answer for a chat."""
@@ -134,12 +128,8 @@ class Template:
     def _render(
         self, messages: Sequence[Mapping[str, Any]], *, asks: bool = False, marked: bool = False
     ) -> tuple[str, Spans]:
-        """Return the text of messages, and with `marked` what its blocks of generation give.
-
-        Args:
-            messages: The messages.
-            asks: The text ends with the header of an answer of the assistant.
-            marked: The template marks what the assistant says.
+        """Return the text of messages, and with `marked` what its blocks of generation give. If it `asks`, the text
+        ends with the header of an answer of the assistant.
         """
         from transformers.utils.chat_template_utils import render_jinja_template
 

@@ -69,35 +69,21 @@ class Maker(Protocol):
 
 @dataclass(frozen=True)
 class TokenizerHandle:
-    """A tokenizer. Picklable.
+    """A tokenizer. Picklable."""
 
-    Attributes:
-        name: The tokenizer as the user gave it.
-        kind: "BPE (byte-level)", "BPE (byte fallback)", "Unigram" or another type of model.
-        ids: The IDs of all tokens, including added tokens.
-        eos_id: ID of the end-of-text token; None if no configuration file names one.
-        digest: xxh3_128 of tokenizer.json.
-        special_tokens: "text" to encode the literal text of a special token as text, "parse" to encode it as its ID.
-        maker: The maker of encoders and decoders.
-        remarks: Contradictions in the files of the tokenizer, one sentence each.
-        added: IDs of the added tokens: end of text, padding, roles.
-        ends: Special tokens whose names suggest end of text, with their IDs.
-        bos_id: The ID that its template puts in front of a text, which tokfmt does not add; None without one.
-        special: The special tokens with their IDs.
-    """
-
-    name: str
-    kind: str
-    ids: TokenizerIds
-    eos_id: int | None
-    digest: str
+    name: str  # as the user gave it
+    kind: str  # "BPE (byte-level)", "BPE (byte fallback)", "Unigram" or another type of model
+    ids: TokenizerIds  # of all tokens, including added tokens
+    eos_id: int | None  # of the end-of-text token; None if no configuration file names one
+    digest: str  # xxh3_128 of tokenizer.json
+    # "text" to encode the literal text of a special token as text, "parse" to encode it as its ID
     special_tokens: SpecialTokens
-    maker: Maker
-    remarks: tuple[str, ...] = ()
-    added: frozenset[int] = frozenset()
-    ends: tuple[tuple[str, int], ...] = ()
-    bos_id: int | None = None
-    special: Mapping[str, int] = field(default_factory=dict)
+    maker: Maker  # of encoders and decoders
+    remarks: tuple[str, ...] = ()  # contradictions in the files of the tokenizer, one sentence each
+    added: frozenset[int] = frozenset()  # end of text, padding, roles
+    ends: tuple[tuple[str, int], ...] = ()  # special tokens whose names suggest end of text
+    bos_id: int | None = None  # that its template puts in front of a text, which tokfmt does not add
+    special: Mapping[str, int] = field(default_factory=dict)  # the special tokens
 
     @property
     def vocab_size(self) -> int:
@@ -115,22 +101,13 @@ class TokenizerHandle:
         return self.remarks + ((f"tokenizer {printable(self.name)}: {self.maker.note}",) if self.maker.note else ())
 
     def encoder(self) -> Encoder:
-        """Return an encoder of text to IDs.
-
-        Raises:
-            ConversionError: fastokens is requested and cannot be used.
-        """
+        """Return an encoder of text to IDs."""
         return self.maker.encoder()
 
     def chat_encoder(self, *, masked: bool, templated: bool = True) -> ChatEncoder:
-        """Return an encoder of chats, with marks on what the assistant says if `masked`.
-
-        Args:
-            masked: What the assistant says, or the completion of a prompt, is marked.
-            templated: Chats are messages; False: they are prompts and completions of text, without a chat template.
-
-        Raises:
-            TokenizerError: The tokenizer has no chat template, or no tokenizer.json.
+        """Return an encoder of chats, with marks on what the assistant says if `masked`. What the assistant says, or
+        the completion of a prompt, is marked if `masked`. Chats are messages if `templated`; else prompts and
+        completions of text, without a chat template.
         """
         if not isinstance(self.maker, JsonMaker):
             what = f"a {self.kind} does not state where each token is in a text, which the loss masks of chats need"
@@ -213,18 +190,9 @@ def load_tokenizer(
     engine: EngineChoice = "auto",
     local: bool = False,
 ) -> TokenizerHandle:
-    """Find and load a tokenizer.
-
-    Args:
-        spec: A directory or a tokenizer.json, which may be in a store, or a name on the Hugging Face hub. A path that
-            exists wins over a name.
-        special_tokens: "text" encodes a literal `<|endoftext|>` in a text as text; "parse" encodes it as its ID.
-        engine: "auto" uses fastokens if it gives the same IDs as tokenizers; other values name the engine.
-        local: Use only tokenizers on this machine.
-
-    Raises:
-        TokenizerError: The tokenizer does not exist or cannot be loaded.
-        FormatError: A file of the tokenizer cannot be read.
+    """Find and load a tokenizer. `spec` is a directory or a tokenizer.json, which may be in a store, or a name on the
+    Hugging Face hub. A path that exists wins over a name. The engine "auto" is fastokens if it gives the same IDs as
+    tokenizers. With `local`, only tokenizers on this machine are used.
     """
     spec = os.fspath(spec)
     if not spec:
@@ -283,10 +251,8 @@ def _from_transformers(
 def _handle(
     spec: str, tokenizer: Any, content: Content, special_tokens: SpecialTokens, engine: EngineChoice
 ) -> TokenizerHandle:
-    """Return the handle of a `tokenizers.Tokenizer`, without an end-of-text token, which it does not define.
-
-    Raises:
-        UnsafeError: Its steps can make a text more than 1,000 times longer.
+    """Return the handle of a `tokenizers.Tokenizer`, without an end-of-text token, which it does not define. Steps that
+    can make a text more than 1,000 times longer are an error.
     """
     factor, steps = expansion_of(tokenizer)
     if factor > _MOST_EXPANSION:
@@ -357,11 +323,7 @@ def _beside(spec: str, directory: Place, tokenizer: Any) -> tuple[int | None, tu
 
 
 def _chat_template(spec: str) -> ChatTemplate:
-    """Return the chat template in the files of a tokenizer that `load_tokenizer` has found.
-
-    Raises:
-        TokenizerError: It has none.
-    """
+    """Return the chat template in the files of a tokenizer that `load_tokenizer` has found."""
     place = place_of(spec)
     path = place if not place.is_local or place.exists() else LocalPlace(snapshot(spec, local=True))
     directory = path if path.is_dir() else path.parent
