@@ -127,3 +127,23 @@ def test_rows_of_a_recipe(tmp_path):
     with tokfmt.open(out) as dataset:
         assert dataset[:].tolist() == expected
     assert not tokfmt.check(out, deep=True)[0].findings
+
+
+@pytest.mark.parametrize("name", ["x.tar", "x.tar.gz"])
+def test_archives_without_a_sample_are_read(name, tmp_path):
+    """A writer that got no row closes an archive that Python's tarfile wrote; of others, the first sample counts."""
+    one = tmp_path / name
+    tarfile.open(one, "w:gz" if name.endswith("gz") else "w").close()
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / f"0.{name[2:]}").write_bytes(one.read_bytes())
+    for path in (one, tmp_path / "d"):
+        assert (tokfmt.info(path).format, tokfmt.info(path).sequences) == ("webdataset", 0)
+        assert [one.code for one in tokfmt.check(path)[0].findings] == ["TF941"]
+    packed(tmp_path / "d" / "1.tar", [("a.json", b"[1, 2, 3]"), ("b.json", b"[4]")])
+    tokfmt.convert(tmp_path / "d", tmp_path / "o.jsonl")
+    lines = (tmp_path / "o.jsonl").read_text().splitlines()
+    assert [json.loads(line)["input_ids"] for line in lines] == [[1, 2, 3], [4]]
+    zeros = tmp_path / "sparse.tar"
+    zeros.write_bytes(bytes(4096))
+    with pytest.raises(TokfmtError, match="zeros"):
+        tokfmt.info(zeros)

@@ -380,3 +380,13 @@ def test_check_fix_saves_complete_sequences(tmp_path):
     os.truncate(path, 1)
     with pytest.raises(ConversionError, match="no sequence of it is certain to be complete"):
         fixed(path, tmp_path / "none_document.bin", eos=7, deep=True)
+
+
+def test_the_copy_is_named_as_it_is_written(tmp_path, monkeypatch):
+    """Where a format has the suffix of its files by itself, as a conversion reports it."""
+    monkeypatch.chdir(tmp_path)
+    path = closed.indexed(tmp_path, "megatron", [[1, 2, 9], [3, 4, 9], [5, 6, 9]])
+    path.write_bytes(path.read_bytes()[:-2])
+    result = fixed(path, "saved")
+    assert (result.destination, result.report.path) == ("saved.bin", "saved.bin")
+    assert sorted(one.name for one in tmp_path.glob("saved*")) == ["saved.bin", "saved.bin.tokfmt.json", "saved.idx"]

@@ -7,6 +7,7 @@ import pickle
 import struct
 from contextlib import nullcontext
 
+import h5py
 import numpy as np
 import pytest
 from paths import TOKENIZER
@@ -287,3 +288,13 @@ def test_the_likely_separator_of_a_stream_is_named_with_its_count(tmp_path):
     assert any("--eos 0" in note and "30 of its tokens" in note for note in notes)
     np.arange(1, 150, dtype="<u2").tofile(tmp_path / "val.bin")
     assert not any("--eos 149" in note for note in tokfmt.info(tmp_path / "val.bin").notes)
+
+
+@pytest.mark.parametrize("layout", ["samples", "corpus"])
+def test_an_empty_file_of_hdf5_states_no_separator_that_its_source_did_not(layout, tmp_path):
+    (tmp_path / "x.jsonl").write_bytes(b"")
+    path = tmp_path / "x.h5"
+    tokfmt.convert(tmp_path / "x.jsonl", path, format="jsonl", to_options={"layout": layout}, manifest=False)
+    assert tokfmt.info(path).eos_id is None
+    with h5py.File(path) as file:
+        assert "eos_id" not in file["data"].attrs

@@ -144,7 +144,7 @@ def _check(request: CheckRequest, fix_to: str | None, *, overwrite: bool, as_jso
     for report in found:
         for text in () if silent else report.notes:
             note(text, f"{report.path}: " if len(found) > 1 else "")
-        _conclude(report, quiet=quiet)
+        _conclude(report, quiet=quiet, repaired=fixed is not None and bool(fixed.destination))
         if not as_json:
             _annotations(report)
     if fixed is not None:
@@ -216,12 +216,12 @@ def _document(found: list[Any], fixed: Any) -> dict[str, Any]:
     return {"schema": "tokfmt.check/1", "datasets": datasets, "fixed": repaired, **transferred()}
 
 
-def _conclude(report: Any, *, quiet: bool) -> None:
-    """Print the last line about a dataset; with --quiet, only if it has errors."""
+def _conclude(report: Any, *, quiet: bool, repaired: bool) -> None:
+    """Print the last line about a dataset; with --quiet, only if it has errors of which there is no repaired copy."""
     known = {name: report.severities.get(name, 0) for name in _LEVELS}
     counts = [f"{count:,} info" if name == "info" else counted(count, name) for name, count in known.items() if count]
     what = ", ".join(counts)
-    if known["error"]:
+    if known["error"] and not repaired:
         click.echo(f"tokfmt: error: {printable(report.path)}: {what}", err=True)
         return
     if quiet:
@@ -238,8 +238,6 @@ def _say_fixed(fixed: Any, *, quiet: bool) -> None:
     if not fixed.destination:
         click.echo("nothing needs a repair; nothing was written", err=True)
         return
-    if fixed.partial:
-        click.echo(printable(fixed.partial), err=True)
     for code, how in fixed.done.items():
         click.echo(f"repaired {code}: {how}", err=True)
     click.echo(f"{printable(fixed.destination)}: written, and checked: no errors", err=True)

@@ -138,6 +138,11 @@ def members(path: Place) -> Iterator[Member]:
             name = ""
 
 
+def _is_end(probe: Probe) -> bool:
+    """Return whether an archive is only the end that tar writes, of two blocks, or of the twenty of its record."""
+    return probe.size in {2 * _BLOCK, 20 * _BLOCK} and not any(probe.head) and not any(probe.tail)
+
+
 def _next(stream: Any, size: int, path: Place, at: int) -> bytes:
     """Return the next `size` bytes of an archive, from byte `at` of its decompressed content."""
     try:
@@ -283,7 +288,7 @@ class Reader(RecordFiles):
             files = [path]
         if not files and counts is None:
             raise FormatError(path, "holds no archive", expected="NAME.tar")
-        first = next(samples(files[0]), {}) if files else {}
+        first = next((sample for file in files for sample in samples(file)), {})
         self.kind = options.member or next((kind for kind in _KINDS if kind in first), "")
         if first and self.kind not in first:
             expected, found = self.kind or ", ".join(_KINDS), ", ".join(map(printable, first))
@@ -416,14 +421,15 @@ class WebDataset(RecordFilesFormat):
             return Confidence.CERTAIN if stated or (listed is not None and not listed.size) else None
         inside_ = (probe.entry(name) for name in probe.entries if _SHARD.fullmatch(name))
         one = next(filter(None, inside_), None) if probe.is_directory else probe
-        if one is None or (one.head[257:262] != b"ustar" and not re.search(r"\.tar\.gz$", one.path.name)):
+        if one is None or not (one.head[257:262] == b"ustar" or one.path.name.endswith(".tar.gz") or _is_end(one)):
             return None
         if not probe.is_directory and (probe.path.parent / MANIFEST).is_file():
             return None  # The folder is the dataset.
         with suppress(FormatError):
             first = next(samples(one.path), {})
             kind = next((kind for kind in _KINDS if kind in first), None)
-            return Confidence.STRUCTURE if kind is not None and _is_list(first[kind]) else None
+            # A writer that got no sample closes an empty archive.
+            return Confidence.STRUCTURE if not first or (kind is not None and _is_list(first[kind])) else None
         return None
 
     def files(self, path: Place) -> Sequence[Place]:

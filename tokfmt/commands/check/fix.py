@@ -103,7 +103,7 @@ def fix(
         after = job.patched()
     else:
         after = job.rewritten()
-    return FixReport(str(destination), dict(job.done), after, partial)
+    return FixReport(after.path, dict(job.done), after, partial)
 
 
 Saved = Literal["", "whole", "part", "unknown"]
@@ -257,7 +257,7 @@ class _Job:
             if index:
                 write_index(staging.path)
                 files = {index_path(staging.destination).name: index_path(staging.path)}
-            reports.append(self._checked(staging.path))
+            reports.append(self._checked(staging))
             return files
 
         format_ = self.plan.format
@@ -307,14 +307,15 @@ class _Job:
             except TokfmtError as error:
                 why = str(error).replace(str(staging.path), str(self.plan.path))
                 raise ConversionError(f"{printable(self.plan.path)}: not repaired: {why}") from error
-            report = self._checked(staging.path)
+            report = self._checked(staging)
             manifest = self._manifest(staging)
             check_unchanged(before, files)
             staging.publish({manifest_path(staging.destination).name: manifest})
         return report
 
-    def _checked(self, path: LocalPlace) -> CheckReport:
+    def _checked(self, staging: Publisher) -> CheckReport:
         """Check a staged copy deeply, and return the report with the paths of the destination."""
+        path, destination = staging.path, str(self.destination.with_name(staging.path.name))
         source = replace(self.plan.request.source, paths=(path,), format=self.plan.format.name)
         wanted = replace(self.plan.request, source=source, deep=True, tokenizer=None, against=None)
         (report,) = check(wanted, self.progress)
@@ -323,10 +324,8 @@ class _Job:
             raise VerificationError(
                 f"{printable(self.plan.path)}: not repaired: the copy would still have {first.code} ({first.message})"
             )
-        findings = [
-            replace(finding, path=finding.path.replace(str(path), str(self.destination))) for finding in report.findings
-        ]
-        return replace(report, path=str(self.destination), findings=findings)
+        findings = [replace(finding, path=finding.path.replace(str(path), destination)) for finding in report.findings]
+        return replace(report, path=destination, findings=findings)
 
     def _manifest(self, staging: Publisher) -> bytes | None:
         """Return the manifest of the copy; None if no reader can count it (shuffled samples)."""

@@ -3,7 +3,7 @@
 Attributes of `data` in files that tokfmt wrote, all optional in every other file:
 
     stride         text     overlap, disjoint, corpus or rows
-    eos_id         int      the separator; rows may have none
+    eos_id         int      the separator; rows and an empty stream may have none
     pad_id         int      padding ID of the last sample
     first_token    int      position of the file's first token in the stream
     stream_tokens  int      tokens of the whole stream, with separators and without padding
@@ -92,7 +92,8 @@ def own_facts(stored: Hdf5File) -> WriterAttributes | None:
     """
     facts = stored.facts
     rows = facts.get("stride") == ROWS
-    if not {"stride", "first_token", "stream_tokens", *(() if rows else ("eos_id",))} <= facts.keys():
+    needs_none = rows or facts.get("stream_tokens") == 0
+    if not {"stride", "first_token", "stream_tokens", *(() if needs_none else ("eos_id",))} <= facts.keys():
         return None
     if facts["stride"] not in (("corpus",) if stored.rank == 1 else ("overlap", "disjoint", ROWS)):
         expected = "corpus" if stored.rank == 1 else f"overlap, disjoint or {ROWS}"

@@ -90,7 +90,7 @@ class Opening:
             return None, ""
         if self.hints.eos_id is not None:
             return self.hints.eos_id, "--eos or manifest"
-        if own is not None:
+        if own is not None and (own.eos_id is not None or own.stride == ROWS):
             return own.eos_id, "file attributes"
         if self.params.eos_id is not None:
             return self.params.eos_id, PARAMS

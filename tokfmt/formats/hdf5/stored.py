@@ -29,7 +29,7 @@ class WriterAttributes(NamedTuple):
 
     Attributes:
         stride: overlap, disjoint, corpus, or `core.rows.ROWS`.
-        eos_id: The separator; None for rows without one.
+        eos_id: The separator; None for rows without one, and for an empty stream.
         pad_id: Padding ID of the last sample.
         first_token: Position of the file's first token in the stream.
         stream_tokens: Tokens of the whole stream, with separators and without padding.

@@ -269,11 +269,11 @@ class SampleWriter(TokenWriter):
     """Write the stream as samples [n, 3, seq_len]. The last one is padded, so no token is dropped."""
 
     def __init__(self, path: Path, options: WriteOptions, target: Target) -> None:
-        self.path, self.options, self.eos_id = path, options, target.eos_id or 0
+        self.path, self.options, self.eos_id = path, options, target.eos_id
         self.keep_parts, self.allow_loss = target.keep_parts, target.allow_loss
-        if self.eos_id > INT32_MAX:
+        if self.eos_id is not None and self.eos_id > INT32_MAX:
             raise TokenRangeError("hdf5", self.eos_id, INT32_MAX, 0, "The separator does not fit an int32")
-        self.pad_id = self.eos_id if options.pad is None else options.pad
+        self.pad_id = (self.eos_id or 0) if options.pad is None else options.pad
         self.step = options.seq_len + (options.stride == "disjoint")
         self.shuffle = options.seq_len > _REACH if options.shuffle is None else options.shuffle
         self._gathering: _Gathering | None = None
@@ -462,7 +462,7 @@ class CorpusWriter(TokenWriter):
     """Write the stream as one contiguous array, uint16 or uint32 by its largest ID; regions write by position."""
 
     def __init__(self, path: Path, options: WriteOptions, target: Target) -> None:
-        self.path, self.options, self.eos_id = path, options, target.eos_id or 0
+        self.path, self.options, self.eos_id = path, options, target.eos_id
 
     def _files(self, source: TokenReader) -> _Files:
         return _Files(self.path, source.info.tokens, self.options.file_samples * self.options.seq_len)
@@ -477,7 +477,7 @@ class CorpusWriter(TokenWriter):
 
     def _dtype(self, source: TokenReader) -> Dtype:
         top = source.info.max_id
-        return U16 if top is not None and max(top, self.eos_id) < 1 << 16 else U32
+        return U16 if top is not None and max(top, self.eos_id or 0) < 1 << 16 else U32
 
     def regions(self, source: TokenReader, size: int) -> Sequence[Region]:
         cuts = self._files(source).cut(size)
