@@ -615,7 +615,6 @@ class StreamDataset(Dataset):
         return self._first if self._is_known(last) else self.reader
 
     def close(self) -> None:
-        """See `Dataset.close`."""
         if "_whole" in vars(self):
             self._first.close()
             self._closed, self._ready = True, 0

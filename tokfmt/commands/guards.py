@@ -53,7 +53,6 @@ class StoredFormat:
 
     @property
     def entries(self) -> Sequence[str]:
-        """See `Format.entries`."""
         return self.format.entries
 
     def is_entry(self, name: str) -> bool:

@@ -28,7 +28,6 @@ class MemoryReader(TokenReader):
         return self.ragged.offsets[first : last + 1]
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
-        """See `TokenReader.marks`."""
         return None if self._marks is None else self._marks[start:stop]
 
     def close(self) -> None:

@@ -452,7 +452,7 @@ class TokenReader(Axis):
         return None
 
     def locate(self, position: int) -> ByteOffset | None:
-        """See `Axis.locate`. The default asks the reader beneath."""
+        """The default asks the reader beneath."""
         found = self.to_source(position)
         return None if found is None else found[0].locate(found[1])
 

@@ -423,7 +423,7 @@ class StoredFile(File):
         *,
         is_before: bool = False,  # noqa: ARG002
     ) -> Callable[[int], NDArray[np.unsignedinteger]]:
-        """See `File.sequence_reader`. There is no descriptor to read from, so the general function reads."""
+        """There is no descriptor to read from, so the general function reads."""
         return general
 
     def read_into(self, offset: int, buffer: memoryview) -> None:
@@ -435,7 +435,7 @@ class StoredFile(File):
             view[start - offset : stop - offset] = content
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> Iterator[memoryview]:
-        """See `File.read_ranges`. The store decides which ranges one request reads, and sends requests side by side."""
+        """The store decides which ranges one request reads, and sends requests side by side."""
         for start, stop in ranges:
             self._bound(start, stop - start)
         with self._asking():
@@ -449,7 +449,7 @@ class StoredFile(File):
                 yield memoryview(content)
 
     def prefetch(self, ranges: Sequence[tuple[int, int]], *, keep: bool = False) -> None:
-        """See `File.prefetch`. A store without this method is asked when the ranges are read."""
+        """A store without this method is asked when the ranges are read."""
         for start, stop in ranges:
             self._bound(start, stop - start)
         ask = getattr(store_of(self.path), "prefetch", None)

@@ -141,7 +141,6 @@ class Journal(NullJournal):
             self.sync()
 
     def sync(self) -> None:
-        """Flush all added entries to the disk, after the data that they list."""
         began = time.monotonic()
         sync_file_system(self.home)
         lines = b"".join(self._pending)

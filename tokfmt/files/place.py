@@ -217,55 +217,44 @@ class LocalPlace(PosixPath, Place):
     hidden: frozenset[str] = frozenset()
 
     def asking(self, listing: Listing | None) -> LocalPlace:
-        """See `Place.asking`."""
         if listing is None and not self.hidden:
             return self if self.listing is None else LocalPlace(self)
         return _carrying(self, listing, self.hidden)
 
     def hiding(self, hidden: Iterable[Place]) -> LocalPlace:
-        """See `Place.hiding`."""
         return _carrying(self, self.listing, frozenset(map(str, hidden)))
 
     @property
     def text(self) -> str:
-        """See `Place.text`."""
         return os.fspath(self)
 
     def normalized(self) -> LocalPlace:
-        """See `Place.normalized`."""
         if self.is_absolute() and ".." not in self.parts:
             return self
         return LocalPlace(os.path.abspath(self)).asking(self.listing)
 
     def real(self) -> LocalPlace:
-        """See `Place.real`."""
         return LocalPlace(os.path.realpath(self)).asking(self.listing)
 
     def relative(self, base: Place) -> PurePath | None:
-        """See `Place.relative`."""
         below = isinstance(base, LocalPlace) and self.is_relative_to(base)
         return PurePosixPath(*self.parts[len(base.parts) :]) if below else None
 
     def status_now(self) -> Status:
-        """See `Place.status_now`."""
         return status_of(os.stat(self))
 
     def entries_now(self) -> Iterator[Entry]:
-        """See `Place.entries_now`."""
         with os.scandir(self) as entries:
             for entry in entries:
                 yield Entry(entry.name, _kind(entry))
 
     def beside_now(self) -> Neighbors | None:
-        """See `Place.beside_now`."""
         return None
 
     def notes(self) -> list[str]:
-        """See `Place.notes`."""
         return []
 
     def kind_now(self) -> Kind:
-        """See `Place.kind_now`."""
         return status_of(os.lstat(self)).kind
 
     # What Path answers too: the listing answers first.
@@ -365,11 +354,9 @@ class Url(Place):
         return Url, (self.scheme, self.authority, self.key, self.query, None, self.hidden)
 
     def asking(self, listing: Listing | None) -> Url:
-        """See `Place.asking`."""
         return replace(self, listing=listing)
 
     def hiding(self, hidden: Iterable[Place]) -> Url:
-        """See `Place.hiding`."""
         return replace(self, hidden=frozenset(map(str, hidden)))
 
     def __lt__(self, other: Any) -> bool:
@@ -397,36 +384,26 @@ class Url(Place):
 
     @property
     def name(self) -> str:
-        """The last name of the key; "" for a bucket."""
         return self.key.rpartition("/")[2]
 
     @property
     def stem(self) -> str:
-        """The name without its last suffix."""
         return PurePosixPath(self.name).stem
 
     @property
     def suffix(self) -> str:
-        """The last suffix of the name, with its dot."""
         return PurePosixPath(self.name).suffix
 
     @property
     def parent(self) -> Url:
-        """The address one level up. The parent of a bucket is the bucket."""
         return self._of(self.key.rpartition("/")[0])
 
     @property
     def parents(self) -> tuple[Url, ...]:
-        """The addresses above, the nearest first and the bucket last."""
         names = self.parts[1:-1]
         return tuple(self._of("/".join(names[:count])) for count in range(len(names), -1, -1)) if self.key else ()
 
     def with_name(self, name: str) -> Url:
-        """Return the address of another name in the same parent.
-
-        Raises:
-            ValueError: If this is a bucket, or `name` is not a name.
-        """
         if not self.name:
             raise ValueError(f"{self!r} has an empty name")
         if not name or "/" in name or name == ".":
@@ -434,11 +411,6 @@ class Url(Place):
         return self.parent / name
 
     def with_suffix(self, suffix: str) -> Url:
-        """Return the address with another suffix, as `Path.with_suffix` does.
-
-        Raises:
-            ValueError: If this is a bucket, or `suffix` is not a suffix.
-        """
         return self.with_name(PurePosixPath(self.name).with_suffix(suffix).name)
 
     def __truediv__(self, below: str | PurePosixPath) -> Url:
@@ -449,48 +421,38 @@ class Url(Place):
 
     @property
     def text(self) -> str:
-        """See `Place.text`."""
         return self.address
 
     def normalized(self) -> Url:
-        """See `Place.normalized`."""
         return self
 
     def real(self) -> Url:
-        """See `Place.real`."""
         return self
 
     def relative(self, base: Place) -> PurePosixPath | None:
-        """See `Place.relative`."""
         below = isinstance(base, Url) and self.parts[: len(base.parts)] == base.parts
         return PurePosixPath(*self.parts[len(base.parts) :]) if below else None
 
     def status_now(self) -> Status:
-        """See `Place.status_now`."""
         return store_of(self).status(self.key)
 
     def entries_now(self) -> Iterator[Entry]:
-        """See `Place.entries_now`."""
         return store_of(self).entries(self.key)
 
     def beside_now(self) -> Neighbors | None:
-        """See `Place.beside_now`."""
         return store_of(self).beside(self.key)
 
     def is_symlink(self) -> bool:
-        """See `Place.is_symlink`."""
         return False
 
     def kind_now(self) -> Kind:
-        """See `Place.kind_now`. A store has no links, so that its lists answer."""
+        """A store has no links, so that its lists answer."""
         return self.status().kind
 
     def is_fifo(self) -> bool:
-        """See `Place.is_fifo`."""
         return False
 
     def notes(self) -> list[str]:
-        """See `Place.notes`."""
         return store_of(self).notes(self.key)
 
     def _of(self, key: str) -> Url:

@@ -365,7 +365,7 @@ class LocalPublisher(Publisher):
 
     @property
     def published(self) -> bool:
-        """As for `Publisher`. A rename keeps the inode, so it is right even if a signal comes directly after it."""
+        """A rename keeps the inode, so it is right even if a signal comes directly after it."""
         self._published = self._published or self._is_own()
         return self._published
 
@@ -437,9 +437,6 @@ class LocalPublisher(Publisher):
         self._published = True
 
     def accompany(self, drafts: FilesBeside, *, companions: bool) -> None:
-        """Move files beside the destination to their names. With `companions`, these are those that are part of the
-        dataset, or else all others.
-        """
         for name, draft in drafts.items():
             place = self.destination.with_name(name)
             if (name in self.companions) is not companions:
@@ -452,7 +449,6 @@ class LocalPublisher(Publisher):
                 os.replace(self._draft_of(name), place)
 
     def withdraw(self) -> None:
-        """Undo `appear` and `accompany`, as far as they came: the destination is again what it was before."""
         for place, inode in self._placed.items():
             if _inode(place) == inode:
                 os.replace(place, self._draft_of(place.name))

@@ -157,7 +157,7 @@ class StorePublisher(Publisher):
         return self
 
     def check_replaceable(self) -> None:
-        """As for `Publisher`; or another run writes the destination."""
+        """Refuse as well if another run writes the destination."""
         if self._kept == "resume":
             with contextlib.suppress(OSError):  # The claim of an earlier process of the run is ours.
                 self.claim.run = (self.home / _RUN).read_text("ascii") or self.claim.run

@@ -61,26 +61,21 @@ class Deferred(TokenReader):
         return self.reader.offsets(first, last)
 
     def as_dataset(self, *, drawn: bool = False) -> Dataset:
-        """See `TokenReader.as_dataset`."""
         return dataset_of(self.reader, drawn=drawn)
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
-        """See `TokenReader.pieces`."""
         return self.reader.pieces(start, stop)
 
     def marks(self, start: int, stop: int) -> Marks | None:
-        """See `TokenReader.marks`."""
         return self.reader.marks(start, stop)
 
     def to_source(self, position: int) -> tuple[TokenReader, int]:
-        """See `TokenReader.to_source`."""
         return self.reader, position
 
     def find(self, place: Place, byte: int) -> int | None:
         return self.reader.find(place, byte)
 
     def close(self) -> None:
-        """Release open files."""
         if self._reader is not None:
             self._reader.close()
 

@@ -533,7 +533,6 @@ class Axis:
         return None if position == last else (reader, local - (int(sequence) - self.sequences_before[k]))
 
     def close(self) -> None:
-        """Release open files."""
         for source in self.sources:
             source.reader.close()
         for part in self._parts:
@@ -689,7 +688,7 @@ class Documents(TokenReader):
         return self._read(self._base, start, stop)
 
     def marks(self, start: int, stop: int) -> Marks | None:
-        """See `TokenReader.marks`. Return None if no source has loss masks."""
+        """Return None if no source has loss masks."""
         return self._read(self._marks, start, stop) if self.info.loss_masks else None
 
     def _read(self, base: TokenReader, start: int, stop: int) -> Tokens:
@@ -726,7 +725,6 @@ class Documents(TokenReader):
         return np.array(self._members, np.int64)[turn], numbers - self._firsts[turn]
 
     def as_dataset(self, *, drawn: bool = False) -> Dataset | None:
-        """See `TokenReader.as_dataset`."""
         if not drawn:
             return None
         joined = concat([dataset_of(source.all_of_it) for source in self.sources])
@@ -734,7 +732,6 @@ class Documents(TokenReader):
         return replace(joined, spans=Taken(joined.spans, numbers))
 
     def to_source(self, position: int) -> tuple[TokenReader, int]:
-        """See `TokenReader.to_source`."""
         check_position(position, self.info.tokens)
         if self._starts is None or self._begins is None:
             return self._base, position
@@ -742,12 +739,11 @@ class Documents(TokenReader):
         return self._base, position + int(self._begins.array[sequence]) - int(self._starts.array[sequence])
 
     def find(self, place: Place, byte: int) -> int | None:
-        """See `Axis.find`. None for shuffled documents: a token may be here once per pass, or not at all."""
+        """None for shuffled documents: a token may be here once per pass, or not at all."""
         position = self._base.find(place, byte) if self._starts is None else None
         return position if position is not None and position < self.info.tokens else None
 
     def close(self) -> None:
-        """Release open files."""
         self._base.close()
 
 

@@ -188,7 +188,6 @@ class TextRecipe(RecordReader):
         return [_look(source) for source in self.of_text]
 
     def sample_records(self) -> tuple[list[str], SkippedRecords]:
-        """See `source.ingest.Lookable`."""
         from tokfmt.source.ingest import sample_records
 
         texts, skipped = list[str](), SkippedRecords()

@@ -101,7 +101,7 @@ class RecipeFormat(Format):
         return Confidence.CERTAIN if toml else Confidence.STRUCTURE
 
     def named(self, path: Place) -> Sequence[Place]:
-        """See `Format.named`: what the paths of the sources are, and match."""
+        """Return what the paths of the sources are, and match."""
         with suppress(TokfmtError):
             return expanded([place_named(path, one) for source in read_recipe(path).sources for one in source.path])
         return ()

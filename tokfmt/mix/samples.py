@@ -505,13 +505,12 @@ class Samples(TokenReader):
         return self._flat(start, stop, lambda grid: grid.inputs().astype(self.info.dtype, copy=False))
 
     def masks(self, start: int, stop: int) -> NDArray[np.uint8]:
-        """See `TokenReader.masks`."""
         check_interval(start, stop, self.info.tokens)
         mask: NDArray[np.uint8] = self._flat(start, stop, Grid.mask)
         return mask
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
-        """See `TokenReader.marks`. Return None unless a source has loss masks or labels."""
+        """Return None unless a source has loss masks or labels."""
         stored = self.file.pack == "stored" and any(source.reader.marks(0, 0) is not None for source in self.sources)
         if not stored and not any(source.masked for source in self.sources):
             return None
@@ -524,7 +523,6 @@ class Samples(TokenReader):
         return marks.astype(np.uint8, copy=False)
 
     def labels(self, start: int, stop: int) -> NDArray[np.int64]:
-        """See `TokenReader.masks`."""
         check_interval(start, stop, self.info.tokens)
         return np.asarray(self._flat(start, stop, lambda grid: grid.labels(np.int64)), np.int64)
 
@@ -536,12 +534,10 @@ class Samples(TokenReader):
         return max((run.column + run.length for run in packing.runs(number)), default=0)
 
     def is_padding(self, start: int, stop: int) -> NDArray[np.bool_]:
-        """See `TokenReader.is_padding`."""
         check_interval(start, stop, self.info.tokens)
         return np.asarray(self._flat(start, stop, lambda grid: _places_of(grid) == PADDING), np.bool_)
 
     def begins(self, start: int, stop: int) -> NDArray[np.bool_]:
-        """See `TokenReader.begins`."""
         check_interval(start, stop, self.info.tokens)
         flat: NDArray[np.bool_] = self._flat(start, stop, lambda grid: _places_of(grid) == BEGINS)
         return flat
@@ -562,7 +558,7 @@ class Samples(TokenReader):
         return np.arange(first, last + 1, dtype=np.int64) * self.seq_len
 
     def to_source(self, position: int) -> tuple[TokenReader, int] | None:
-        """See `TokenReader.to_source`; None in padding as well."""
+        """Return None in padding as well."""
         check_position(position, self.info.tokens)
         sample, column = divmod(position, self.seq_len)
         turn, _, number = self._locate(sample)
@@ -573,7 +569,6 @@ class Samples(TokenReader):
         return None
 
     def close(self) -> None:
-        """Release open files."""
         for turn in self._turns:
             turn.packing.axis.close()
 
@@ -673,7 +668,6 @@ class PackedRows(TokenReader):
         return self._window(start, stop, _TOKENS)
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8]:
-        """See `TokenReader.marks`."""
         return self._window(start, stop, _MARKS)
 
     def offsets(self, first: int, last: int) -> Offsets:
@@ -681,7 +675,6 @@ class PackedRows(TokenReader):
         return self._offsets[first : last + 1]
 
     def close(self) -> None:
-        """Release open files."""
         self.samples.close()
 
 

@@ -96,7 +96,6 @@ class Laid(Axis):
 
     @cached_property
     def dtype(self) -> Dtype:  # type: ignore[override]
-        """See `Axis`."""
         return self.target.widest(self.dataset.axis.dtype)
 
     def _takes_all(self) -> bool:
@@ -233,7 +232,7 @@ class Laid(Axis):
         return None if len(gap.ids) > 1 else gap.id, gap.lead
 
     def tokens(self, start: int, stop: int) -> Tokens:
-        """See `Axis.tokens`. Raises UnendedError as `walk` does."""
+        """Raises UnendedError as `walk` does."""
         check_interval(start, stop, self.length)
         if start == stop:
             return np.empty(0, self.dtype)
@@ -353,12 +352,11 @@ class Laid(Axis):
         )
 
     def locate(self, position: int) -> ByteOffset | None:
-        """See `Axis.locate`. A token that the destination adds is in no file."""
+        """A token that the destination adds is in no file."""
         slot = self.slot_of(position)
         return None if slot is None else self.dataset.axis.locate(slot)
 
     def find(self, place: Place, byte: int) -> int | None:
-        """See `Axis.find`."""
         slot = self.dataset.axis.find(place, byte)
         return None if slot is None else self.position_of(slot)
 

@@ -113,7 +113,6 @@ class _Reader(Laid, TokenReader):
         return reader
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
-        """See `TokenReader.marks`."""
         check_interval(start, stop, self.info.tokens)
         if self.dataset.marks is None:
             return None
@@ -140,7 +139,7 @@ class _Reader(Laid, TokenReader):
         return None
 
     def find(self, place: Place, byte: int) -> int | None:
-        """See `Axis.find`. A separator that is not on this axis has the position of the next token."""
+        """A separator that is not on this axis has the position of the next token."""
         slot = self.dataset.axis.find(place, byte)
         return None if slot is None else self._from_slot(slot)
 
@@ -190,7 +189,6 @@ class ContentReader(_Reader):
 
     @property
     def is_split(self) -> bool:  # type: ignore[override]
-        """See `TokenReader`."""
         return self.dataset.gap.alone
 
     @property
@@ -200,7 +198,6 @@ class ContentReader(_Reader):
         return self.dataset.axis.length - self.info.tokens - leads
 
     def one_reader(self) -> Callable[[int], Tokens]:
-        """See the function `sequence_reader`."""
         dataset = self.dataset
         spans, find, trim, read = dataset.spans, dataset.spans.finder(), dataset.spans.content, dataset.axis.tokens
         separator, edge = dataset.gap.id, 0 if spans.usual == BEFORE else -1
@@ -234,7 +231,7 @@ class ContentReader(_Reader):
         return dataset.axis.sequence_reader(ends, separator, general, is_before=spans.usual == BEFORE)
 
     def _marks(self, batch: Batch, window: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """See `_Reader._marks`. The last token of a sequence has the mark of its separator."""
+        """The last token of a sequence has the mark of its separator."""
         found, ends = super()._marks(batch, window).copy(), np.cumsum(batch.stops - batch.starts) - 1
         closed = np.flatnonzero((batch.beside & AFTER != 0) & (batch.stops > batch.starts))
         found[ends[closed[window[batch.stops[closed]] & 1 == 0]]] |= MASKED_END
@@ -264,7 +261,7 @@ class LaidReader(_Reader):
         )
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
-        """See `TokenReader.pieces`: the slots of the source, if the destination stores them as they are."""
+        """Return the slots of the source, if the destination stores them as they are."""
         check_interval(start, stop, self.info.tokens)
         if self.same_from is None or not self.dataset.spans.checked:
             return None

@@ -51,7 +51,7 @@ class View(TokenReader):
         return self.source.offsets(first, last)
 
     def sequence_at(self, position: int) -> int:
-        """See `TokenReader.sequence_at`. Ask the source if it has the same offsets."""
+        """Ask the source if it has the same offsets."""
         same = type(self).offsets is View.offsets
         return self.source.sequence_at(position) if same else super().sequence_at(position)
 
@@ -65,7 +65,6 @@ class View(TokenReader):
         return np.asarray(beside.tokens(start, stop), np.uint8)
 
     def to_source(self, position: int) -> tuple[TokenReader, int]:
-        """See `TokenReader.to_source`."""
         check_position(position, self.info.tokens)
         return self.source, position
 
@@ -132,7 +131,6 @@ class Slice(View):
         return self.source, position + self._start
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
-        """Return the pieces of the source; see `TokenReader.pieces`."""
         check_interval(start, stop, self._stop - self._start)
         return self.source.pieces(start + self._start, stop + self._start)
 
@@ -208,7 +206,6 @@ class Known(View):
         return replace(found, spans=found.spans.after_reading())
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
-        """Return the pieces of the source; see `TokenReader.pieces`."""
         return self.source.pieces(start, stop)
 
 
@@ -279,7 +276,7 @@ class Chosen(Indexed):
         return found[0] if len(found) == 1 else np.concatenate(found)
 
     def read_scattered(self, begins: Offsets, places: Offsets, lengths: Offsets, out: Tokens) -> None:
-        """See `TokenReader.read_scattered`. Each sequence is in one run."""
+        """Each sequence is in one run."""
         runs = self._at.searchsorted(begins, side="right") - 1
         self.source.read_scattered(begins + self._shift[runs], places, lengths, out)
 
@@ -354,7 +351,7 @@ class Intervals(Indexed):
         return self.source, position - int(self._offsets[number]) + int(self._starts[number])
 
     def from_source(self, position: int) -> int | None:
-        """See `View.from_source`. If several intervals hold the token, return the position in the first."""
+        """If several intervals hold the token, return the position in the first."""
         lengths = np.diff(self._offsets)
         there = np.flatnonzero((self._starts <= position) & (position < self._starts + lengths))
         return int(self._offsets[there[0]]) + position - int(self._starts[there[0]]) if len(there) else None
@@ -450,7 +447,7 @@ class Concat(TokenReader):
         return np.concatenate(pieces) if pieces else np.empty(0, self.info.dtype)
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
-        """See `TokenReader.marks`. In a source without marks, every token counts."""
+        """In a source without marks, every token counts."""
         check_interval(start, stop, self.info.tokens)
         if all(source.marks(0, 0) is None for source in self.sources):
             return None
@@ -461,14 +458,13 @@ class Concat(TokenReader):
         return np.concatenate(pieces)
 
     def read_scattered(self, begins: Offsets, places: Offsets, lengths: Offsets, out: Tokens) -> None:
-        """See `TokenReader.read_scattered`, source by source."""
+        """Read source by source."""
         sources = np.searchsorted(self._starts, begins, side="right") - 1
         for k in np.unique(sources).tolist():
             of = sources == k
             self.sources[k].read_scattered(begins[of] - self._starts[k], places[of], lengths[of], out)
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
-        """Return the pieces of all sources; see `TokenReader.pieces`."""
         check_interval(start, stop, self.info.tokens)
         found: list[Piece] = []
         for k, a, b in self._parts(start, stop):
@@ -488,7 +484,6 @@ class Concat(TokenReader):
         return np.concatenate([*pieces, [self._end_before(last)]])
 
     def sequence_at(self, position: int) -> int:
-        """See `TokenReader.sequence_at`."""
         k = max(0, int(np.searchsorted(self._starts[:-1], position, side="right")) - 1)
         found = int(self._firsts[k]) + self.sources[k].sequence_at(position - int(self._starts[k]))
         return max(0, min(found, self.info.sequences - 1))

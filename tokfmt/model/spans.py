@@ -422,7 +422,7 @@ class Sliced(Spans):
         return self.spans.content(number + self.first, tokens)
 
     def at(self, position: int) -> int | None:
-        """See `Spans.at`. None if the position is in no sequence of these, repeats included."""
+        """None if the position is in no sequence of these, repeats included."""
         found = self.spans.at(position)
         if found is None or 0 <= found - self.first < self.count:
             return None if found is None else found - self.first
@@ -461,7 +461,7 @@ class Taken(Spans):
         return self.spans.content(int(self.numbers[number]), tokens)
 
     def at(self, position: int) -> int | None:
-        """See `Spans.at`. Return the first place of that sequence, or else the first sequence around the position."""
+        """Return the first place of that sequence, or else the first sequence around the position."""
         places = np.flatnonzero(self.numbers == self.spans.at(position))
         return int(places[0]) if len(places) else self._around(position)
 
@@ -478,7 +478,7 @@ class Chain(Spans):
 
     @cached_property
     def seamless(self) -> bool:  # type: ignore[override]
-        """See `Spans`. Each dataset takes its whole axis."""
+        """Each dataset takes its whole axis."""
         if self.usual is None or not all(one.seamless for one in self.spans):
             return False
         held = [(one, axis.length) for one, axis in zip(self.spans, self._axes, strict=False) if one.count]
@@ -557,7 +557,7 @@ class Chain(Spans):
     def batches(
         self, axis: Axis, size: int = WINDOW, first: int = 0, last: int | None = None, longest: int | None = None
     ) -> Iterator[Batch]:
-        """See `Spans.batches`. Before the sequences are counted, no batch spans two datasets."""
+        """Before the sequences are counted, no batch spans two datasets."""
         if first or last is not None or "firsts" in vars(self):
             yield from super().batches(axis, size, first, last, longest)
             return

@@ -247,7 +247,7 @@ class Split(Spans):
     def batches(
         self, axis: Axis, size: int = WINDOW, first: int = 0, last: int | None = None, longest: int | None = None
     ) -> Iterator[Batch]:
-        """See `Spans.batches`. All sequences of a stream that is not scanned yet take one pass."""
+        """All sequences of a stream that is not scanned yet take one pass."""
         if first or last is not None or self._compact is not None:
             yield from super().batches(axis, size, first, last, longest)
             return

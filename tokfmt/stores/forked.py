@@ -41,21 +41,17 @@ class ForkedStore(Store):
         self.root = url if url.query else Url(url.scheme, url.authority)
 
     def status(self, key: str) -> Status:
-        """See `files.store.Store.status`."""
         answer: Status = self._call("status", key).result()
         return answer
 
     def entries(self, key: str) -> Iterator[Entry]:
-        """See `files.store.Store.entries`."""
         yield from self._call("entries", key).result()
 
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]], identity: Identity) -> list[bytes]:
-        """See `files.store.Store.read_ranges`."""
         pieces: list[bytes] = self._call("read_ranges", key, list(ranges), identity).result()
         return pieces
 
     def prefetch(self, key: str, ranges: Sequence[tuple[int, int]], identity: Identity, *, keep: bool) -> None:
-        """See `files.file.File.prefetch`."""
         asked = self._call("prefetch", key, list(ranges), identity, keep)
         if keep:
             asked.result()

@@ -222,7 +222,7 @@ class HubStore(ObjectStore):
             return self._addresses.setdefault((key, commit), client)
 
     def identities(self, keys: Sequence[str]) -> Iterator[Identity]:
-        """See `ObjectStore.identities`. The Hub states them in its lists, or is asked for one at a time."""
+        """The Hub states them in its lists, or is asked for one at a time."""
         return map(self._look, map(self._key, keys))
 
     def _look(self, key: str) -> Identity:

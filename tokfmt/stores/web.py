@@ -62,7 +62,6 @@ class WebStore(ObjectStore):
         self._copying = threading.Lock()
 
     def notes(self, key: str) -> list[str]:
-        """Return what a user should know about a page that was looked at."""
         remarks, url = list[str](), self._url(key)
         if (page := self._pages.get(self._key(key))) is None:
             return remarks

@@ -194,7 +194,6 @@ class TextEncoder(Encoder):
         self._compared = 0
 
     def encode(self, texts: list[str]) -> Ragged:
-        """Return the IDs of each text in order, without added special tokens: a Ragged of uint32."""
         return in_pieces(texts, self._encode, lambda: cuts_of(self.content))
 
     def _encode(self, texts: list[str]) -> Ragged:
@@ -330,7 +329,6 @@ class ClassEncoder(Encoder):
     parse: bool
 
     def encode(self, texts: list[str]) -> Ragged:
-        """Return the IDs of each text in order, without added special tokens: a Ragged of uint32."""
         return in_pieces(texts, self._encode, lambda: NOWHERE) if texts else Ragged.of([])
 
     def _encode(self, texts: list[str]) -> Ragged:

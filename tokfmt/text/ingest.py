@@ -492,7 +492,6 @@ class ShardReader(TokenReader):
         return out
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
-        """See `TokenReader.marks`."""
         check_interval(start, stop, self.info.tokens)
         if not self.info.loss_masks:
             return None
@@ -510,7 +509,7 @@ class ShardReader(TokenReader):
             k += 1
 
     def read_scattered(self, begins: Offsets, places: Offsets, lengths: Offsets, out: Tokens) -> None:
-        """See `TokenReader.read_scattered`. Bytes are copied, so a wider array is filled one interval at a time."""
+        """Bytes are copied, so a wider array is filled one interval at a time."""
         if out.dtype != self.info.dtype:
             super().read_scattered(begins, places, lengths, out)
             return

@@ -905,7 +905,6 @@ class Corpus:
         return read_records(reader, encoder_of(reader, handle), self.jobs, self.progress, processes=self.processes)
 
     def close(self) -> None:
-        """Release open files."""
         self.source.reader.close()
 
 

@@ -60,7 +60,6 @@ class OpenedPair:
     scratch: tuple[Scratch, ...] = ()  # of recipes of text
 
     def close(self) -> None:
-        """Release open files."""
         self.source_a.reader.close()
         self.source_b.reader.close()
         for scratch in self.scratch:
