@@ -34,7 +34,7 @@ class Found(NamedTuple):
 
 
 def decided(documents, eos, stated, tokenizer, bos):
-    """Rows S1 to S9."""
+    """What separates the sequences of a source, or the refusal."""
     full = [one for one in documents if one]
     ends = Counter(one[-1] for one in full)
     (last, count), *others = ends.most_common(2) or [(None, 0)]
@@ -48,19 +48,19 @@ def decided(documents, eos, stated, tokenizer, bos):
     if stated and not stated.stored and eos in (None, stated.id):
         return found(None, id=stated.id, stored=False)
     if stated and eos not in (None, stated.id) and ends[eos] <= ends[stated.id]:
-        raise RefusedError("S3", OptionError, f"--to-eos {eos}")
+        raise RefusedError("contradiction", OptionError, f"--to-eos {eos}")
     id_ = eos or (stated.id if stated else tokenizer)
     if id_ is None:
         if rival is not None and len(full) >= 8:
             return found(rival)
         return found(None, known=False, asks=len(full) >= 8 and count >= 0.9 * len(full))
     if (eos or stated) and not ends[id_] and rival is not None:
-        raise RefusedError("S4, S5", OptionError if eos else ConversionError, f"--eos {rival}")
+        raise RefusedError("missed", OptionError if eos else ConversionError, f"--eos {rival}")
     return found(id_)
 
 
 def targeted(parts, kind, to_eos, to_bos, fixed, needs, accepted):
-    """Rows D2 to D5: what is refused, any of which may be named, and the target."""
+    """What is refused, any of which may be named, and the target."""
     refused, by_index = [], kind == "index"
     lead = next((part.lead for part in parts if part.lead is not None), None)
     ids = list(dict.fromkeys(part.id for part in parts if part.id is not None))
@@ -69,38 +69,38 @@ def targeted(parts, kind, to_eos, to_bos, fixed, needs, accepted):
     else:
         leads = (lead if by_index and to_bos is None else None), "as-read"
         if kind == "between" and lead is not None and to_bos is None and "leads" not in accepted:
-            refused.append(("Q7", LossyConversionError, f"lead {lead}"))
+            refused.append(("leads", LossyConversionError, f"lead {lead}"))
     if any(part.asks for part in parts) and not (by_index and to_eos == "as-stored"):
-        refused.append(("S8", ConversionError, "--eos none"))
+        refused.append(("unclear", ConversionError, "--eos none"))
     if to_eos == "none":
-        refused += [] if by_index else [("D3", OptionError, "--to-eos none")]
+        refused += [] if by_index else [("none", OptionError, "--to-eos none")]
         return refused, Boundaries(None, kind, *leads)
     chosen = to_eos if isinstance(to_eos, int) else None
     if len(ids) > 1 and chosen is None:
-        refused.append(("D2", OptionError if to_eos else ConversionError, "different separators"))
+        refused.append(("several", OptionError if to_eos else ConversionError, "different separators"))
     id_ = chosen or (ids[0] if len(ids) == 1 else None)
     if to_eos == "as-stored" and not all(part.id is not None and part.stored for part in parts):
         if any(part.id is not None and part.stored for part in parts):
-            refused.append(("D9", OptionError, "only some of the sources"))
+            refused.append(("some", OptionError, "only some of the sources"))
         id_ = None
     if fixed not in (None, id_):
-        refused.append(("D5", ConversionError, f"--to-eos {fixed}"))
+        refused.append(("fixed", ConversionError, f"--to-eos {fixed}"))
     elif id_ is None and (not by_index or (needs and to_eos is None and not parts[0].known)):
-        refused.append(("D4", ConversionError, "is not known"))
+        refused.append(("unknown", ConversionError, "is not known"))
     as_stored = to_eos == "as-stored" and id_ is not None
     return refused, Boundaries(id_, kind, *leads, as_stored, accepted, "x")
 
 
 def unwritable(sequences, to):
-    """Rows D6, D7 and D9."""
+    """What a destination cannot write."""
     if to.kind == "index":
         return
     if to.only_closed and any(one.separator is None for one in sequences[:-1]):
-        yield "D9", OptionError, "as-stored"
+        yield "lacking", OptionError, "as-stored"
     if to.kind == "between" and "empty-sequences" not in to.accepted and not all(one.content for one in sequences):
-        yield "D6", LossyConversionError, "empty sequence"
+        yield "empty", LossyConversionError, "empty sequence"
     if "embedded-separators" not in to.accepted and any(to.id in one.content for one in sequences):
-        yield "D7", LossyConversionError, f"{to.id} inside sequences"
+        yield "embedded", LossyConversionError, f"{to.id} inside sequences"
 
 
 STATED = st.none() | st.builds(Statement, st.sampled_from(IDS), st.sampled_from(["manifest", "file"]), st.booleans())

@@ -60,39 +60,39 @@ BETWEEN = frozenset({"empty-sequences"})
 
 
 @pytest.mark.parametrize(
-    ("row", "stored", "to", "tokens", "fate"),
+    ("stored", "to", "tokens", "fate"),
     [
-        ("Q1", [9, 7], Boundaries(7), [9, 7], KEPT),
-        ("Q1", [9, 7], Boundaries(8), [9, 8], REPLACED),
-        ("Q1", [9, 7], Boundaries(None), [9], DROPPED),
-        ("Q1", [9, 7], Boundaries(7, "after"), [9, 7], KEPT),
-        ("Q1", [9, 7], Boundaries(8, "before"), [8, 9], REPLACED),
-        ("Q1", [9, 7], Boundaries(7, "between"), [9, 7], KEPT),
-        ("Q2", [9], Boundaries(7), [9, 7], ADDED),
-        ("Q2", [9], Boundaries(7, only_closed=True), [9], BARE),
-        ("Q2", [9], Boundaries(None), [9], BARE),
-        ("Q2", [9], Boundaries(7, "after"), [9, 7], ADDED),
-        ("Q2", [9], Boundaries(7, "between"), [9, 7], ADDED),
-        ("Q3", [7], Boundaries(7), [7], KEPT),
-        ("Q3", [7], Boundaries(8), [8], REPLACED),
-        ("Q3", [7], Boundaries(None), [], DROPPED),
-        ("Q3", [7], Boundaries(7, "after"), [7], KEPT),
-        ("Q3", [7], Boundaries(7, "between"), LossyConversionError, ""),
-        ("Q3", [7], Boundaries(7, "between", accepted=BETWEEN), [], DROPPED),
-        ("Q4", [], Boundaries(7), [], BARE),
-        ("Q4", [], Boundaries(7, only_closed=True), [], BARE),
-        ("Q4", [], Boundaries(7, "after"), [7], ADDED),
-        ("Q4", [], Boundaries(7, "before"), [7], ADDED),
-        ("Q4", [], Boundaries(7, "between"), LossyConversionError, ""),
-        ("Q5", [9, 7, 7], Boundaries(7), [9, 7, 7], KEPT),
-        ("Q5", [9, 7, 7], Boundaries(8), [9, 7, 8], REPLACED),
-        ("Q5", [9, 7, 7], Boundaries(7, "after"), LossyConversionError, ""),
-        ("Q5", [9, 7, 7], Boundaries(8, "after"), [9, 7, 8], REPLACED),
-        ("Q6", [9, 7, 9], Boundaries(7), [9, 7, 9, 7], ADDED),
-        ("Q6", [9, 7, 9], Boundaries(7, "between"), LossyConversionError, ""),
+        ([9, 7], Boundaries(7), [9, 7], KEPT),
+        ([9, 7], Boundaries(8), [9, 8], REPLACED),
+        ([9, 7], Boundaries(None), [9], DROPPED),
+        ([9, 7], Boundaries(7, "after"), [9, 7], KEPT),
+        ([9, 7], Boundaries(8, "before"), [8, 9], REPLACED),
+        ([9, 7], Boundaries(7, "between"), [9, 7], KEPT),
+        ([9], Boundaries(7), [9, 7], ADDED),
+        ([9], Boundaries(7, only_closed=True), [9], BARE),
+        ([9], Boundaries(None), [9], BARE),
+        ([9], Boundaries(7, "after"), [9, 7], ADDED),
+        ([9], Boundaries(7, "between"), [9, 7], ADDED),
+        ([7], Boundaries(7), [7], KEPT),
+        ([7], Boundaries(8), [8], REPLACED),
+        ([7], Boundaries(None), [], DROPPED),
+        ([7], Boundaries(7, "after"), [7], KEPT),
+        ([7], Boundaries(7, "between"), LossyConversionError, ""),
+        ([7], Boundaries(7, "between", accepted=BETWEEN), [], DROPPED),
+        ([], Boundaries(7), [], BARE),
+        ([], Boundaries(7, only_closed=True), [], BARE),
+        ([], Boundaries(7, "after"), [7], ADDED),
+        ([], Boundaries(7, "before"), [7], ADDED),
+        ([], Boundaries(7, "between"), LossyConversionError, ""),
+        ([9, 7, 7], Boundaries(7), [9, 7, 7], KEPT),
+        ([9, 7, 7], Boundaries(8), [9, 7, 8], REPLACED),
+        ([9, 7, 7], Boundaries(7, "after"), LossyConversionError, ""),
+        ([9, 7, 7], Boundaries(8, "after"), [9, 7, 8], REPLACED),
+        ([9, 7, 9], Boundaries(7), [9, 7, 9, 7], ADDED),
+        ([9, 7, 9], Boundaries(7, "between"), LossyConversionError, ""),
     ],
 )
-def test_each_sequence(row, stored, to, tokens, fate):
+def test_each_sequence(stored, to, tokens, fate):
     dataset = decide(dataset_of([stored, [9, 9, 7]]), 7)[:1]
     if tokens is LossyConversionError:
         with pytest.raises(LossyConversionError):
@@ -117,7 +117,7 @@ def test_each_sequence(row, stored, to, tokens, fate):
     ],
 )
 def test_a_lead_is_no_content(stored, to, tokens, fate):
-    """Q7: only with --bos, and counted on its own."""
+    """Only with --bos, and counted on its own."""
     dataset = led(decide(dataset_of([stored, [9, 9, 7]]), 7), 5)[:1]
     (found, _, lead) = written(dataset, to)
     assert (found, lead) == ([tokens], fate)
@@ -133,7 +133,6 @@ def test_a_lead_without_bos_is_content():
 
 
 def test_none_trims_nothing():
-    """S1"""
     found = decide(dataset_of(texts(40, 7)), "none")
     assert contents(found) == texts(40, 7)
     assert (found.gap.id, found.gap.known) == (None, "user")
@@ -144,7 +143,7 @@ def test_none_trims_nothing():
     ("documents", "closed"), [([*texts(5, 7), *texts(5)], 5), (texts(10), 0), ([[1, 2], [], [3, 7]], 1)]
 )
 def test_a_given_separator_is_taken_off_where_it_is(documents, closed):
-    """S2: some end with it, or no ID ends all."""
+    """Some end with it, or no ID ends all."""
     found = decide(dataset_of(documents), 7)
     assert contents(found) == [one[:-1] if one[-1:] == [7] else one for one in documents]
     assert (found.gap.id, found.gap.known, found.gap.closed) == (7, "user", closed)
@@ -154,13 +153,13 @@ def test_a_given_separator_is_taken_off_where_it_is(documents, closed):
 @pytest.mark.parametrize("by", ["manifest", "file"])
 @pytest.mark.parametrize("documents", [texts(10, 3), [*texts(5, 3), *texts(5, 7)], texts(10)])
 def test_a_contradiction_with_what_is_stated_is_refused(documents, by):
-    """S3: at least as many end with what is stated."""
+    """At least as many end with what is stated."""
     with pytest.raises(OptionError, match=f"--eos 7 contradicts the {by}, which states 3 .*--to-eos 7"):
         decide(dataset_of(documents), 7, Statement(3, by))
 
 
 def test_a_statement_that_fewer_sequences_bear_out_is_overruled():
-    """S3: more end with the given ID, and the sentence says so."""
+    """More end with the given ID, and the sentence says so."""
     found = decide(dataset_of([*texts(6, 7), *texts(5, 3)]), 7, Statement(3))
     assert (found.gap.id, found.gap.overrules) == (7, 3)
     assert "not 3" in found.gap.words()
@@ -176,7 +175,7 @@ def test_a_statement_that_fewer_sequences_bear_out_is_overruled():
 )
 @pytest.mark.parametrize("count", [2, 300])
 def test_an_id_that_ends_none_where_another_ends_all_is_refused(known, says, error, count):
-    """S4, S5: two sequences are enough to refuse."""
+    """Two sequences are enough to refuse."""
     with pytest.raises(
         error, match=f"{says}, and no sequence ends with it: all {count} .* with 3. --eos 3 .* --to-eos 7"
     ):
@@ -186,7 +185,7 @@ def test_an_id_that_ends_none_where_another_ends_all_is_refused(known, says, err
 
 
 def test_a_full_stop_is_no_rival():
-    """S4: the ID that ends all is also inside of one."""
+    """The ID that ends all is also inside of one."""
     documents = [*texts(20, 3), [4, 3, 9, 3]]
     assert decide(dataset_of(documents), 7).gap.closed == 0
     assert decide(dataset_of(documents)).gap.id is None
@@ -201,7 +200,6 @@ def test_a_full_stop_is_no_rival():
     ],
 )
 def test_what_is_stated_holds_in_its_order(known, by):
-    """S5, S6"""
     for documents in (texts(10, 7), texts(10), [*texts(9, 7), [1]]):
         found = decide(dataset_of(documents), **known)
         assert (found.gap.id, found.gap.known) == (7, by)
@@ -210,7 +208,6 @@ def test_what_is_stated_holds_in_its_order(known, by):
 
 @pytest.mark.parametrize(("count", "known"), [(7, ""), (8, "inferred"), (10_000, "inferred")])
 def test_a_separator_is_inferred_from_eight(count, known):
-    """S7"""
     found = decide(dataset_of([*texts(count, 7), []]))
     assert found.gap.known == known
     if known:
@@ -239,7 +236,6 @@ def written_exactly(dataset, to):
 @pytest.mark.parametrize(("closed", "asks"), [(180, True), (200, True), (179, False), (0, False)])
 @pytest.mark.parametrize("kind", ["index", "after"])
 def test_every_destination_asks_where_nearly_all_end_alike(closed, asks, kind):
-    """S8"""
     documents = [*texts(closed, 7), *texts(200 - closed)]
     if closed == 200:
         documents[3] = [4, 7, 9, 7]  # inside of one, so that it is not inferred
@@ -260,7 +256,7 @@ def test_every_destination_asks_where_nearly_all_end_alike(closed, asks, kind):
 
 
 def test_a_manifest_that_says_not_stored_is_right():
-    """S9: `[1, 2, 7, 7]` through a format that stores no separator, and back."""
+    """`[1, 2, 7, 7]` through a format that stores no separator, and back."""
     original = [[1, 2, 7, 7], [3, 7]]
     source = decide(dataset_of(original), 7)
     stored, fate, _ = written(source, target(source.gap, "index", "none"))
@@ -273,7 +269,7 @@ def test_a_manifest_that_says_not_stored_is_right():
 
 
 def test_each_of_several_sources_is_decided_alone():
-    """S11: equal ones merge, and a part without one is not trimmed; the destination adds it."""
+    """Equal ones merge, and a part without one is not trimmed; the destination adds it."""
     one, other, plain = decide(dataset_of(texts(10, 7))), decide(dataset_of(texts(9, 3))), decide(dataset_of(texts(9)))
     same = concat([one, decide(dataset_of(texts(8, 7))), plain])
     assert (same.gap.id, same.gap.closed, same.gap.lack) == (7, 18, 9)
@@ -289,7 +285,6 @@ def test_each_of_several_sources_is_decided_alone():
 
 
 def test_the_separator_of_the_source_is_the_default():
-    """D1"""
     source = decide(dataset_of(texts(10, 7)))
     assert target(source.gap, "index") == Boundaries(7)
     assert target(source.gap, "before") == Boundaries(7, "before")
@@ -298,7 +293,7 @@ def test_the_separator_of_the_source_is_the_default():
 
 
 def test_different_separators_need_a_choice():
-    """D2: then all are of one ID."""
+    """Then all are of one ID."""
     joined = concat([decide(dataset_of(texts(10, 7))), decide(dataset_of(texts(10, 3)))])
     for kind in ("index", "after"):
         with pytest.raises(ConversionError, match=r"different separators \(7, 3\).*--to-eos"):
@@ -309,7 +304,6 @@ def test_different_separators_need_a_choice():
 
 @pytest.mark.parametrize("kind", ["after", "before", "between"])
 def test_separators_that_alone_mark_boundaries_are_written(kind):
-    """D3, D4"""
     with pytest.raises(OptionError, match="--to-eos none"):
         target(decide(dataset_of(texts(10, 7))).gap, kind, "none")
     unknown = decide(dataset_of(texts(10)))
@@ -320,7 +314,7 @@ def test_separators_that_alone_mark_boundaries_are_written(kind):
 
 
 def test_a_destination_that_needs_a_separator_asks():
-    """D4: none and as-stored are accepted where an index bounds."""
+    """None and as-stored are accepted where an index bounds."""
     unknown = decide(dataset_of(texts(10)))
     with pytest.raises(ConversionError, match="--to-eos none"):
         target(unknown.gap, "index", needs=True)
@@ -331,7 +325,6 @@ def test_a_destination_that_needs_a_separator_asks():
 
 
 def test_a_variant_that_prescribes_an_id():
-    """D5"""
     source = decide(dataset_of(texts(10, 7)))
     with pytest.raises(
         ConversionError, match="prescribes the separator 128000, and that of the source is 7. --to-eos 128000"
@@ -342,7 +335,7 @@ def test_a_variant_that_prescribes_an_id():
 
 
 def test_as_stored_adds_none():
-    """D9: where separators alone mark boundaries, only the last sequence may lack one."""
+    """Where separators alone mark boundaries, only the last sequence may lack one."""
     source = decide(dataset_of([[1, 7], [2], [3, 7], [4]]), 7)
     assert written(source, target(source.gap, "index", "as-stored"))[0] == [[1, 7], [2], [3, 7], [4]]
     with pytest.raises(OptionError, match="as-stored: 1 sequence without a separator .first: sequence 1"):
@@ -352,7 +345,6 @@ def test_as_stored_adds_none():
 
 
 def test_leads_are_written_in_front():
-    """D10"""
     source = led(decide(dataset_of([[5, 1, 7], [2, 7], [3, 7]]), 7), 5)
     assert target(source.gap, "index")[2:4] == (5, "as-read")
     assert written(source, target(source.gap, "index"))[0] == [[5, 1, 7], [2, 7], [3, 7]]

@@ -2,6 +2,6 @@
 
 The others are parts of several: `flat` and `shards` (files of token IDs, with an index or separators), `record_files`,
 `folders`, `files_ahead`, `index_ends`, `npy`, `zstd_frames`, `pickled_index`, `hdf5_arrays`, `zarr_arrays`, and `cells`
-(arrays of these two as the files of a flat format). `signatures` says which files are shown to which format. `arrow`
-has Parquet too.
+(arrays of these two as the files of a flat format). `registry.BUILT_IN` says which files are shown to which format.
+`arrow` has Parquet too.
 """

@@ -239,7 +239,7 @@ class Batch:
         return starts, _moved(self.stops, self.beside & AFTER, 1)
 
     def _refuse_losses(self, target: Boundaries, lengths: Numbers) -> None:
-        """Raise LossyConversionError for what separators cannot mark: D6 and D7."""
+        """Raise LossyConversionError for what separators cannot mark: empty sequences, and separators inside."""
         if target.kind == "between" and "empty-sequences" not in target.accepted and not lengths.all():
             count, first = int(np.count_nonzero(lengths == 0)), self.first + int(np.argmin(lengths))
             what = f"{counted(count, 'empty sequence')} (first: sequence {first:,})"

@@ -429,7 +429,7 @@ class Laid(Axis):
                 raise self._unended(batch.first + int(np.argmax(differs)))
 
     def _refuse_lacking(self) -> None:
-        """Refuse to write separators as they are stored if a sequence that is not the last has none: D9."""
+        """Refuse to write separators as they are stored if a sequence that is not the last has none."""
         count, first = 0, -1
         for a, b in windows(0, max(0, self.count - 1), _AT_ONCE):
             lacking = np.flatnonzero(self.dataset.contents(a, b)[2] & SEP == 0)

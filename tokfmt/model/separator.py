@@ -143,13 +143,13 @@ def decide(
     sources that are read together with this one.
     """
     spans = dataset.spans
-    if eos == "none":  # S1
+    if eos == "none":
         return _ended(dataset, None, "user", _not_looked(spans))
-    if stated is not None and not stated.stored and eos in {None, stated.id}:  # S9
+    if stated is not None and not stated.stored and eos in {None, stated.id}:
         found = _ended(dataset, None, stated.by, _not_looked(spans))
         return replace(found, gap=replace(found.gap, id=stated.id, stored=False))
     ends = sample_ends(dataset.axis, spans, most=most) if ends is None else ends
-    if stated is not None and eos not in {None, stated.id} and ends.counts[eos] <= ends.counts[stated.id]:  # S3
+    if stated is not None and eos not in {None, stated.id} and ends.counts[eos] <= ends.counts[stated.id]:
         raise _contradiction(eos, stated, ends)
     known: Known = "user" if eos is not None else "tokenizer" if stated is None else stated.by
     separator = eos if eos is not None else tokenizer if stated is None else stated.id
@@ -157,11 +157,11 @@ def decide(
         inferred = ends.rival if ends.full >= ENOUGH else None
         if inferred is None and beside is not None and ends.all_are(beside):
             inferred = beside
-        return _ended(dataset, inferred, "" if inferred is None else "inferred", ends)  # S7, S8
-    # S6: whether the IDs are those of a tokenizer, a conversion asks.
+        return _ended(dataset, inferred, "" if inferred is None else "inferred", ends)
+    # Whether the IDs are those of a tokenizer, a conversion asks.
     if known != "tokenizer" and not ends.counts[separator] and (rival := ends.rival) is not None:
         raise _missed(separator, known, rival, ends)
-    found = _ended(dataset, separator, known, ends)  # S2, S5, S6
+    found = _ended(dataset, separator, known, ends)
     overruled = stated.id if stated is not None and stated.id != separator else None
     return found if overruled is None else replace(found, gap=replace(found.gap, overrules=overruled))
 
@@ -215,7 +215,7 @@ def _not_looked(spans: Spans) -> Ends:
 
 
 def _missed(separator: int, known: Known, rival: int, ends: Ends) -> OptionError | ConversionError:
-    """Return the error of a separator that no sequence has, where all end with another one: S4, S5."""
+    """Return the error of a separator that no sequence has, where all end with another one."""
     says = f"--eos {separator} is given" if known == "user" else f"the {known} states the separator {separator}"
     what = f"{says}, and no sequence ends with it: "
     what += f"all {ends.full:,} that were looked at end with {rival}. --eos {rival} reads it as the separator; "
@@ -284,9 +284,9 @@ def lead_to_write(
     """Return the lead that a destination stores, None for none, and the sequences that get it. By default, it is as
     read if an index marks boundaries, else none.
     """
-    if isinstance(to_bos, int):  # D10
+    if isinstance(to_bos, int):
         return to_bos, "all"
-    if not leads or to_bos == "none" or kind in {"after", "before"}:  # Q7
+    if not leads or to_bos == "none" or kind in {"after", "before"}:
         return None, "as-read"
     listed = ", ".join(map(str, leads))
     if kind == "between":
@@ -312,13 +312,13 @@ def separator_to_write(
     """
     bounded, as_stored = kind == "index", to_eos == "as-stored"
     if (gap.parts or gap.id is None) and (unclear := gap.unclear) is not None and not (bounded and as_stored):
-        raise ConversionError(unclear.question)  # S8: --to-eos says nothing of the source.
-    if to_eos == "none" and not bounded:  # D3
+        raise ConversionError(unclear.question)  # --to-eos says nothing of the source.
+    if to_eos == "none" and not bounded:
         what = f"--to-eos none: in {name}, only separators mark where a sequence ends. --to-eos ID writes one"
         raise OptionError(what, name="to_eos")
     if to_eos == "none":
         return None
-    if not isinstance(to_eos, int) and gap.parts and len(gap.ids) > 1:  # D2
+    if not isinstance(to_eos, int) and gap.parts and len(gap.ids) > 1:
         what = f"the sources have different separators ({gap.listed}). --to-eos ID replaces all by one"
         raise OptionError(f"--to-eos as-stored: {what}", name="to_eos") if as_stored else ConversionError(what)
     found = to_eos if isinstance(to_eos, int) else gap.id
@@ -327,11 +327,11 @@ def separator_to_write(
             what = f"--to-eos as-stored: only some of the sources have the separator ({gap.listed}). --to-eos ID"
             raise OptionError(f"{what} writes it beside all", name="to_eos")
         found = None
-    if fixed is not None and found != fixed:  # D5
+    if fixed is not None and found != fixed:
         what = f"{name} prescribes the separator {fixed}, and that of the source is "
         what += f"{'not known' if found is None else found}. --to-eos {fixed} writes it"
         raise ConversionError(f"{what}; another variant keeps that of the source")
-    if found is None and (not bounded or (needs and to_eos is None and gap.known == "")):  # D4
+    if found is None and (not bounded or (needs and to_eos is None and gap.known == "")):
         raise SeparatorNeededError(name, can_have_none=bounded)
     return found
 

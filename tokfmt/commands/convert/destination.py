@@ -278,7 +278,7 @@ def _lead_of(request: Request, inputs: Inputs, destination: Destination) -> Lead
             problem = f"--to-bos {to_bos} is the separator, which alone marks boundaries in {name}"
             raise OptionError(f"{problem}. --to-eos ID writes another separator", name="to_bos")
     elif not destination.format.writer_traits(destination.options).needs_eos:
-        return Lead(read=read)  # D8: contents alone are stored.
+        return Lead(read=read)  # Contents alone are stored.
     kind: Kind = "index" if not traits.separators.alone else "after"
     if traits.separators is Separators.BETWEEN and traits.sample_length is not None:  # Runs of separators are padding.
         kind = "between"

@@ -437,7 +437,7 @@ def _scanned(
         f"{tally.separators:,} separator{'s' * (tally.separators != 1)} ({target.eos_id}) inside sequences "
         f"(first: sequence {sequence:,}, token position {tally.first:,})"
     )
-    if tally.first == int(axis.offsets(sequence, sequence)[0]):  # D7
+    if tally.first == int(axis.offsets(sequence, sequence)[0]):
         loss += f"; --bos {target.eos_id} reads an ID at the beginning as a lead, which is not content"
     return Known(axis, tally.max_id), [Loss("embedded-separators", loss)]
 
