@@ -105,6 +105,7 @@ COUNTS = [[int(label != -100) for label in row] for row in LABELS]
 ATTENTION = [[1] * 6 + [0] * 2, [1] * 8, [1] * 5 + [0] * 3]
 NUMBERED = [[1] * 4 + [2] * 2 + [0] * 2, [1] * 8, [1] * 2 + [2] * 3 + [0] * 3]
 LEFT = [[7, 7, 1, 2, 3], [7, 4, 5, 6, 3]]
+DIVIDING = ("inputs_segmentation", "position_ids", "seq_lengths")
 CASES = {
     "padding": {"attention_mask": ATTENTION},
     "padding and labels": {"attention_mask": ATTENTION, "labels": LABELS},
@@ -154,17 +155,22 @@ def test_rows_mean_the_same_in_every_format(write, case, tmp_path):
         assert out["labels"] == [[token if counts else -100 for token, counts in row] for row in documents]
     (verdict,) = tokfmt.check(source, deep=True)
     assert not [finding for finding in verdict.findings if finding.severity == "error"]
+    left = {"padding": "at the ends of documents", "ended": "at the ends of rows", "divided": "hold several"}
+    for name, words in left.items():
+        number = "1 row" if (name, facts[name]) == ("divided", 1) else f"{facts[name]} "
+        assert any(note.startswith(number) and words in note for note in verdict.notes) == bool(facts[name])
     if write in SCANNED:
-        left = {"padding": "at the ends of documents", "ended": "at the ends of rows", "divided": "hold several"}
-        for name, words in left.items():
-            number = "1 row" if (name, facts[name]) == ("divided", 1) else f"{facts[name]} "
-            assert any(note.startswith(number) and words in note for note in dataset.notes) == bool(facts[name])
+        assert dataset.notes == verdict.notes
         assert tokfmt.info(source).padding == facts["padding"] + facts["ended"] + facts["fill"]
     numbers = {"rows": len(columns["input_ids"]), **{name: number for name, number in facts.items() if number}}
     stated = [tokfmt.stats(source, eos="none").datasets[0].columns]
     stated += [tokfmt.info(source).columns] if write in SCANNED else []
     for found in stated:
         assert {name: number for name, number in found.items() if "." not in name} == numbers
+        by = next((name for name in columns if name in DIVIDING), "attention_mask")
+        assert {name: number for name, number in found.items() if "dividing" in name} == (
+            {f"dividing.{by}": facts["divided"]} if facts["divided"] else {}
+        )
 
 
 PADDED = [[11, 12, 3, 0, 21, 3, 0, 0], [31, 32, 33, 3, 0, 41, 42, 3], [51, 52, 9, 53, 3, 61, 3, 0]]
@@ -201,6 +207,24 @@ def test_a_contradiction_is_a_finding_of_each_row_and_the_error_of_a_reader(writ
     assert sum(words in finding.message for finding in verdict.findings) == 2
     with pytest.raises(FormatError, match=words):
         tokfmt.convert(source, tmp_path / "out.parquet", eos="none")
+
+
+@pytest.mark.parametrize(
+    ("write", "option", "code"),
+    [(parquet, "column", "TF662"), (arrow, "column", "TF682"), (jsonl, "ids_field", "TF501")],
+)
+def test_a_list_of_ids_in_a_list_or_an_object_is_read_by_the_option_that_its_error_names(write, option, code, tmp_path):
+    source = write(tmp_path, {"input_ids": [[ids] for ids in IDS], "url": ["x"] * 3})
+    (verdict,) = tokfmt.check(source, deep=True)
+    found = verdict.findings[0]
+    assert (found.code, f"--from-opt {option}=input_ids.0 " in f"{found.message} {found.remedy}") == (code, True)
+    (verdict,) = tokfmt.check(source, deep=True, options={option: "input_ids.0"})
+    assert (verdict.findings, verdict.sequences, verdict.tokens) == ([], 3, 24)
+    with tokfmt.open(source, options={option: "input_ids.0"}, eos="none") as dataset:
+        assert dataset[:].tolist() == IDS
+    if write is not jsonl:
+        source = write(tmp_path, {"input_ids": [{"data": ids, "shape": [8]} for ids in IDS]})
+        assert "--from-opt column=input_ids.data " in tokfmt.check(source)[0].findings[0].remedy
 
 
 @pytest.mark.parametrize("write", [mds, litdata])

@@ -150,7 +150,7 @@ def test_some_samples_show_what_all_do(tmp_path, stream, kind, how):
         assert [one.ids for one in preview.shown] == [wanted[5]]
     assert (preview.sequences, preview.tokens) == (None, None)
     assert preview.extras["stride"] == {"padded": "per-document"}.get(kind, kind)
-    assert "nonstandard_masks" not in preview.extras
+    assert "masked_sequences" not in preview.extras
     assert any("samples were read to infer that; tokfmt check reads all" in note for note in preview.notes)
     assert asked.bytes_of() < path.stat().st_size / 2
     for selection, numbers in (("0", [0]), ("40:42", [40, 41]), ("300", [300])):

@@ -164,6 +164,7 @@ def test_an_empty_directory(tmp_path):
 
 SENTENCEPIECE = b"\n\x0e\n\x05<unk>\x15\x00\x00\x00\x00\x18\x02\n\x0c\n\x03<s>\x15\x00\x00\x00\x00\x18\x03"
 TIKTOKEN = b"IQ== 0\nIg== 1\n"
+TEKKEN = b'{"config": {"pattern": "\\\\w+", "version": "v7"}, "vocab": [{"rank": 0, "token_bytes": "AA=="}]}'
 
 
 @pytest.mark.parametrize(
@@ -189,7 +190,10 @@ def test_the_package_that_reads_a_vocabulary_is_named(tmp_path, monkeypatch, con
     assert (caught.value.package, name in str(caught.value)) == (package, True)
 
 
-@pytest.mark.parametrize(("content", "what"), [(SENTENCEPIECE, "a SentencePiece model"), (TIKTOKEN, "a tiktoken voc")])
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [(SENTENCEPIECE, "a SentencePiece model"), (TIKTOKEN, "a tiktoken voc"), (TEKKEN, "a Tekken voc")],
+)
 def test_a_vocabulary_that_is_no_tokenizer_json(tmp_path, content, what):
     path = tmp_path / "vocabulary"
     path.write_bytes(content)

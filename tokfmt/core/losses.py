@@ -94,7 +94,7 @@ READS = {
     "stats": frozenset({"fields"}),
     "diff": frozenset({"fields"}),
     "info": frozenset({"fields", "other-files"}),
-    "check": frozenset({"other-files", "tokenizers"}),
+    "check": frozenset({"fields", "other-files", "tokenizers"}),
     "fix": frozenset({"other-files"}),
     "browse": frozenset({"fields", "other-files", "tokenizers"}),
 }

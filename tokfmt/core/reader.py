@@ -174,7 +174,7 @@ class Info:
     def masks(self) -> Mapping[str, object]:
         """The facts of masks and labels that are not plain."""
         count, first = self._odd
-        return {} if count is None else {"nonstandard_masks": count, "first_nonstandard": first}
+        return {} if count is None else {"masked_sequences": count, "first_masked": first}
 
     @property
     def _odd(self) -> tuple[int | None, int]:

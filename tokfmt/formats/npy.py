@@ -91,7 +91,9 @@ def header_of(file: Bytes, begin: int = 0, size: int | None = None, *, flags: bo
         raise CorruptError(file.path, "header", offset=begin + text, expected=expected, found=found)
     descr, shape = values["descr"].strip("'\""), [int(n) for n in sizes]
     if re.fullmatch(r"[|=<>]?O\d*", descr):
-        remedy = f"{_AGAIN} (Megatron-Bridge: as packed Parquet, which tokfmt reads)"
+        rows = "pyarrow.Table.from_pylist(list(numpy.load(PATH, allow_pickle=True)))"
+        trusted = f"packed rows of a maker you trust with pyarrow.parquet.write_table({rows}, 'x.parquet')"
+        remedy = f"{_AGAIN}; {trusted}"
         raise UnsafeError(file.path, "holds pickled objects, which can run code when they are loaded", remedy=remedy)
     descr = "|u1" if flags and descr == "|b1" else descr
     kind = re.fullmatch(r"[|=<>]?([iu])([1248])", descr)

@@ -170,6 +170,7 @@ class RowFacts(NamedTuple):
     jumps: int = 0  # positions that are higher than those before them by more than their distance
     excluding: Mapping[str, int] = {}  # IDs that are excluded, by the name of the column
     lacking: Mapping[str, int] = {}  # rows without a value, by the name of the column
+    dividing: Mapping[str, int] = {}  # rows that hold more than one document, by the name of the column
 
     @property
     def left_out(self) -> int:
@@ -210,7 +211,8 @@ class RowFacts(NamedTuple):
         """Return a sentence for each fact that changes what a reader of the rows sees."""
         found, by = [], " and ".join(self.excluding)
         if self.divided:
-            found.append(f"{counted(self.divided, 'row')} of {self.rows:,} hold several documents, and are divided")
+            what = f"{counted(self.divided, 'row')} of {self.rows:,} hold several documents, and are divided"
+            found.append(f"{what}, by {' and '.join(self.dividing)}")
         if self.padding:
             found.append(f"{counted(self.padding, 'position')} at the ends of documents are padding, by {by}")
         if self.ended:
@@ -234,7 +236,7 @@ class RowFacts(NamedTuple):
         return tuple(found)
 
 
-_BY_COLUMN = ("excluding", "lacking")
+_BY_COLUMN = ("excluding", "lacking", "dividing")
 _WITHOUT = ("read as rows without that column", "each of their IDs counts in the loss")
 
 
@@ -371,8 +373,10 @@ def with_columns(
     packed = np.logical_or.reduce([np.zeros(len(rows.sizes), np.bool_), *dividing.values()])
     if content is not None and how.eos_id is not None and not how.is_own:
         borders = rows.of_ids(~packed, _behind_padding(rows, content, how.eos_id))
-        packed |= _some_in_rows(rows.offsets, borders)
         starts |= borders
+        by = _some_in_rows(rows.offsets, borders) | dividing.get(ATTENTION, False)
+        packed |= by
+        dividing |= {ATTENTION: by} if by.any() else {}
     ended = None if how.is_own else _ended(rows, excluded, of_content)
     passed = excluded if ended is None else excluded | ended
     shifted = {LOSS_MASK} if how.choice == "next" or STARTS in columns else set[str]()
@@ -385,8 +389,7 @@ def with_columns(
         documents = _Parts.of(opening, len(starts), _content(passed | fill))
     first, last = documents.first, documents.last + 1
     lengths = offsets_of(last - first)
-    is_whole = int(lengths[-1]) == len(starts)
-    kept = _within(first, last, len(starts))
+    is_whole, kept = int(lengths[-1]) == len(starts), _within(first, last, len(starts))
     inside = _count(excluded & kept) if content is not None else 0
     _report_other_flags(rows, kept, report)
     masked = _masked_targets(rows, starts, excluded, how, report) & kept if TARGETS in rows.values else None
@@ -405,17 +408,18 @@ def with_columns(
         jumps,
         {} if content is None else _excluding(rows),
         {second if name == COMPLETION else name: _count(~one) for name, one in rows.there.items() if not one.all()},
+        {name: count for name, divided in dividing.items() if (count := _count(divided & (number > 1)))},
     )
     padding = None if is_whole or not how.samples else ~kept
     if padding is not None:
         kept, is_whole, lengths = kept | padding, True, np.append(first, len(starts))
     firsts, own_rows = lengths[:-1], rows.offsets if is_whole else lengths[of_rows]
-    whole = own_rows[:-1][~packed]  # a row that nothing divides is a sequence, empty if nothing of it remains
-    sequences = np.append(np.sort(np.concatenate([firsts[np.repeat(packed, number)], whole])), lengths[-1])
+    # a row that nothing divides is a sequence, empty if nothing of it remains
+    begun = np.sort(np.concatenate([firsts[np.repeat(packed, number)], own_rows[:-1][~packed]]))
     own = rows.values.get(LABELS)
     found = IdRows(
         rows.tokens if is_whole else rows.tokens[kept],
-        own_rows if how.samples else sequences,
+        own_rows if how.samples else np.append(begun, lengths[-1]),
         own if own is None or is_whole else own[kept],
         begins=_flags(int(lengths[-1]), firsts),
         facts=facts,

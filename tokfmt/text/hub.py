@@ -63,7 +63,9 @@ class TokenizerError(TokfmtError):
 
 
 def kind_of_vocabulary(content: bytes) -> str:
-    """Return what a file is by its first bytes: "a SentencePiece model", "a tiktoken vocabulary"; "" for any other."""
+    """Return what a file that is not a tokenizer.json is by its first bytes; "" if it is not known."""
+    if re.match(rb'\s*\{\s*"config":\s*\{\s*"pattern":', content):
+        return "a Tekken vocabulary"
     if re.match(rb"[A-Za-z0-9+/]+={0,2} [0-9]+\r?\n", content):
         return "a tiktoken vocabulary"
     # the first piece, a protobuf message: its text (field 1), and its score (field 3)

@@ -216,6 +216,7 @@ def load_tokenizer(
 
 _REMEDIES = {
     "a SentencePiece model": "Give the directory that holds it and its tokenizer_config.json",
+    "a Tekken vocabulary": "Give the directory that holds it, without other vocabularies",
     "a tiktoken vocabulary": "It lacks the pattern and the special tokens of its tokenizer: give their tokenizer.json",
 }
 

@@ -404,6 +404,7 @@ class _Checking:
             yield _refusal(str(self.path), error)
             return
         with closing(axis):
+            self.result.remark((*self.result.notes, *axis.info.notes))
             contents, _ = contents_of(source, axis, every_end=True)
             yield from self._of_content(dataset, source._replace(reader=contents))
 

@@ -112,7 +112,8 @@ def worded(path: Place, what: str, remedy: str | None = None, offset: int | None
     except MemoryError as error:  # ArrowMemoryError is one
         raise UnsafeError(path, f"{what} would take more memory than there is") from error
     except NotImplementedError as error:
-        raise UnsupportedError(path, what, found=_line(error)) from error
+        remedy = "pyarrow does not read that: write it with types that it reads, such as list<int64>"
+        raise UnsupportedError(path, what, found=_line(error), remedy=remedy) from error
     except (pa.ArrowException, OSError, ValueError, KeyError, IndexError, OverflowError) as error:
         raise CorruptError(path, what, offset=offset, found=_line(error), remedy=remedy) from error
 
@@ -1084,13 +1085,23 @@ def chosen(container: Container, options: ReadOptions) -> Column:
     for name in IDS:
         if every.get(name) == "ids":
             return _of_ids(container, name, every, options)
-        if name in every and str(plain(typed(schema, name))).startswith(("list", "large_list", "fixed_size_list")):
-            what = f'column "{name}" is not a list of IDs'
-            raise UnsupportedError(container.path, what, expected="list<int32>", found=str(typed(schema, name)))
+        of = typed(schema, name) if name in every else None
+        inner = _inner_ids(schema, name) if of is not None else ""
+        if inner or (of is not None and _is_list(of)):
+            what, found = f'column "{name}" is not a list of IDs', str(of)
+            remedy = f"--from-opt column={inner} reads a list in it" if inner else None
+            raise UnsupportedError(container.path, what, expected="list<int32>", found=found, remedy=remedy)
     for name, second in SECOND.items():
         if every.get(name) == every.get(second) == "ids":
             return _of_ids(container, name, every, options, first=name)
     return _text_column(container, every, listed)
+
+
+def _inner_ids(schema: Any, name: str) -> str:
+    """Return the path of the first list of IDs in the lists or objects of a column; "" without one."""
+    kind = plain(typed(schema, name))
+    keys = [field.name for field in kind] if arrow().types.is_struct(kind) else ["0"] if _is_list(kind) else []
+    return next((path for path in (f"{name}.{key}" for key in keys) if kind_of(typed(schema, path)) == "ids"), "")
 
 
 def _of_ids(container: Container, name: str, every: Mapping[str, str], options: ReadOptions, first: str = "") -> Column:

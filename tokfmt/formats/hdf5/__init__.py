@@ -20,7 +20,7 @@
   them at most, and none of tokfmt's own files. It then reads the first samples, and looks up only the chunks it reads.
 - If the attribute `stride` is "rows" (samples of a recipe), the input_ids of each row are a sequence, with padding.
 - Padding is on the right: one ID in input_ids and labels, mask 0. tokfmt counts samples with other zeros in the mask (a
-  prompt) as nonstandard masks. The samples view keeps them. Files that tokfmt wrote from documents with loss masks keep
+  prompt) as masked samples. The samples view keeps them. Files that tokfmt wrote from documents with loss masks keep
   them as well: position i of the mask describes token i + 1 of the stream, and `first_mask` the first token.
 - tokfmt refuses other kinds of samples by name: 6 fields (DPO), 2 fields with `/labels` (MLM), 4 fields (VSL MLM), 5
   fields with `/img_path` (multimodal), `/data_0` ... (mixed shapes).

@@ -317,7 +317,7 @@ def _first_samples(opening: Opening, rows: Rows, groups: NDArray[np.int64], most
     """Return a reader of the first samples of a long dataset, enough for `most` sequences; None if half are needed.
 
     Stretches of samples from the whole dataset show what the samples are. The number of sequences and the tally of
-    nonstandard masks need all samples and stay unknown.
+    their masks need all samples and stay unknown.
     """
     some, inner = spread_samples(rows, groups)
     scan, inverted = scan_samples(some, opening.options.mask)

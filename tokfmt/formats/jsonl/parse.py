@@ -426,7 +426,9 @@ def _ids(value: object, name: str) -> Value | Problem:
     for position, token in enumerate(value):
         if type(token) is not int:
             found = f"{token} in it" if isinstance(token, float) else f"{kind_of(token)} in it"
-            return Fault(f'has a field "{name}" that is not a list of token IDs', found=found)
+            inner = f"--from-opt ids_field={name}.0 reads a list in it"
+            remedy = f"{inner if _are_ids(token) else 'Correct it'}; {DROP}"
+            return Fault(f'has a field "{name}" that is not a list of token IDs', found=found, remedy=remedy)
         if token < 0:
             return Fault(f'has a negative token ID in field "{name}"', found=_shortened(token))
         if token > LARGEST_ID:
