@@ -4,7 +4,7 @@ from functools import cache
 
 from jsonschema import Draft202012Validator
 
-from tokfmt import schemas
+from tokfmt.cli import schemas
 
 
 @cache
@@ -27,7 +27,8 @@ def closed(node, *, whole=True):
     for word in ("items", "additionalProperties"):
         if word in node:
             made[word] = closed(node[word])
-    if whole and ("properties" in node or "$ref" in node) and "additionalProperties" not in node:
+    of_any_error = node.get("$ref", "").endswith("/ErrorFacts")  # its type has more facts
+    if whole and ("properties" in node or "$ref" in node) and not of_any_error:
         made["unevaluatedProperties"] = False
     return made
 

@@ -30,7 +30,7 @@ from typing import Any
 from release.commands import CommandPage, pages
 
 from builder.api import api_page
-from tokfmt import schemas
+from tokfmt.cli import schemas
 from tokfmt.cli.main import COMMANDS
 from tokfmt.core.losses import LOSSES
 
@@ -306,10 +306,8 @@ def schema_page() -> Iterator[str]:
         for branch in branches:
             if len(branches) > 1:
                 yield from (branch.get("description", ""), "")
-            keys = dict(branch.get("properties", {}))
-            for part in branch.get("allOf", ()):
-                keys |= one["$defs"][part["$ref"].rpartition("/")[2]].get("properties", {})
-            rows = list(_keys({key: given for key, given in keys.items() if key != "transfer"}, "", one))
+            keys = branch["properties"].items()
+            rows = list(_keys({key: given for key, given in keys if key != "transfer"}, "", one))
             yield from table(("key", "type", "meaning"), rows)
     yield from ("## transfer", "", "What a command asked of stores, in each document of a command that asked one.")
     one = schemas.schema("info")
@@ -320,13 +318,14 @@ def _keys(properties: Mapping[str, Any], above: str, whole: Mapping[str, Any]) -
     """Yield a row for each key, and for each key of objects in it."""
     for key, given in properties.items():
         inner = _resolved(given, whole)
-        kind = inner.get("type") or ("constant" if "const" in inner else "one of" if "enum" in inner else "object")
-        words = "/".join(kind) if isinstance(kind, list) else str(kind)
+        words = inner.get("type") or ("constant" if "const" in inner else "")
+        words = "any" if isinstance(words, list) else words
         if "enum" in inner:
             words = "/".join("null" if one is None else repr(one).replace("'", '"') for one in inner["enum"])
+        words += "/null" if {"type": "null"} in given.get("anyOf", ()) else ""
         meaning = given.get("description") or inner.get("description", "")
         yield f"`{above}{key}`", words.replace("/", "/\u200b"), with_code(meaning)
-        below = _resolved(inner["items"], whole) if "items" in inner else inner
+        below = _resolved(inner["items"], whole) if inner.get("items") else inner
         if "properties" in below and above.count(".") < 2:
             yield from _keys(below["properties"], f"{above}{key}{'[]' if 'items' in inner else ''}.", whole)
 

@@ -92,7 +92,7 @@ LINES = {
     "a mistyped option": "stats corpus.pbin --expct 1",
     "a mistyped command": "chek corpus.pbin",
     "a mistyped format": "stats corpus.pbin --from modalites",
-    "schema": "schema stats",
+    "schema": "schema index",
     "completion": "completion bash",
 }
 

@@ -270,7 +270,7 @@ def case(number, home):
         changed = "replaced" if isinstance(to_eos, int) and to_eos != source_eos else "kept"
         stores = stored_eos is not None
         lack = sum(not ended and (bool(one) or to in FLAT) for one, ended in zip(contents, has, strict=True))
-        assert counts[changed] == sum(has) * stores, told
+        assert dict(counts)[changed] == sum(has) * stores, told
         assert counts["added"] == lack * stores, told
         assert counts["bare"] == len(has) - sum(has) - lack * stores, told
     with tokfmt.open(out) as again:  # every later command knows what this one did

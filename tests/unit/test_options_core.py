@@ -32,7 +32,7 @@ def test_options_parse_against_their_types():
         with pytest.raises(OptionError):
             parse_options(Some, {name: value}, "it")
     assert parse_options(Some, ["width=auto"], "it").width is None
-    assert [o["type"] for o in described(Some)] == ["int", "A|D", "int", "bool"]
+    assert [o.type for o in described(Some)] == ["int", "A|D", "int", "bool"]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_numbers_beyond_any_file_are_refused_in_a_line(text):
 
 def test_formats_that_write_several_files_have_the_same_option_for_their_size():
     """Other options that count what a file holds have no other name."""
-    written = {one.name: {o["name"]: o for o in described(one.write_options)} for one in tokfmt.list_formats()}
+    written = {one.name: {o.name: o for o in described(one.write_options)} for one in tokfmt.list_formats()}
     several = {name for name, options in written.items() if "shard_size" in options}
     assert several == {
         "array",
@@ -113,8 +113,8 @@ def test_formats_that_write_several_files_have_the_same_option_for_their_size():
         "olmo",
     }
     for name in several:
-        assert written[name]["shard_size"]["type"] == "int"
-        assert "tokens per " in written[name]["shard_size"]["help"]
+        assert written[name]["shard_size"].type == "int"
+        assert "tokens per " in written[name]["shard_size"].help
     assert not [name for options in written.values() for name in options if name.endswith(("_tokens", "_per_file"))]
 
 

@@ -16,7 +16,7 @@ import sys
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import MISSING, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from importlib import import_module
 from numbers import Real
 from operator import index
@@ -225,15 +225,30 @@ def choices(kind: type, name: str) -> tuple[str, ...]:
     return tuple(map(str, typing.get_args(hint))) if typing.get_origin(hint) is Literal else ()
 
 
-def described(kind: type) -> list[dict[str, str]]:
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option of a format.
+
+    Attributes:
+        type: The values that it accepts.
+        default: The default; empty without one.
+    """
+
+    name: str
+    type: str
+    default: str
+    help: str
+
+
+def described(kind: type) -> list[Option]:
     """Return the name, type, default and help of each option, for `tokfmt formats NAME`."""
     kinds = {name: [one for one in kinds_of(hint) if one is not type(None)] for name, hint in hints_of(kind).items()}
     return [
-        {
-            "name": f.name,
-            "type": "|".join(one.__name__ if isinstance(one, type) else str(one) for one in kinds[f.name]),
-            "default": "" if f.default is MISSING else ("auto" if f.default is None else str(f.default)),
-            "help": f.metadata.get("help", ""),
-        }
+        Option(
+            name=f.name,
+            type="|".join(one.__name__ if isinstance(one, type) else str(one) for one in kinds[f.name]),
+            default="" if f.default is MISSING else ("auto" if f.default is None else str(f.default)),
+            help=f.metadata.get("help", ""),
+        )
         for f in fields(kind)
     ]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import sys
 import textwrap
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tokfmt.cli.console import Watcher, annotate, document, note, transferred
+from tokfmt.cli.console import Watcher, annotate, document, note
 from tokfmt.cli.parameters import (
     CODE,
     PLACE,
@@ -125,7 +123,7 @@ def command(
 
 def _check(request: CheckRequest, fix_to: str | None, *, overwrite: bool, as_json: bool, quiet: bool) -> int:
     """Check the datasets, print the findings, repair with --fix, and return the exit code."""
-    from tokfmt.commands.check import check
+    from tokfmt.commands.check import Checked, check
 
     found, fixed = [], None
     with Watcher(quiet=quiet or as_json) as watcher:
@@ -138,7 +136,7 @@ def _check(request: CheckRequest, fix_to: str | None, *, overwrite: bool, as_jso
 
             fixed = fix(found[0], fix_to, request, overwrite=overwrite, progress=watcher)
     if as_json:
-        click.echo(json.dumps(_document(found, fixed), indent=2))
+        document("check", Checked([report.printed() for report in found], None if fixed is None else fixed.printed()))
     silent = quiet or as_json
     _offer_fix([] if silent or fix_to else found, request)
     for report in found:
@@ -192,30 +190,6 @@ def _annotations(report: Any) -> None:
         annotate("notice", report.path, code, f"{count:,} more of this code")
 
 
-def _document(found: list[Any], fixed: Any) -> dict[str, Any]:
-    """Return the document `tokfmt.check/1` (tokfmt/schemas/check.json)."""
-    datasets = [
-        {
-            "path": report.path,
-            "format": report.format,
-            "deep": report.deep,
-            "sequences": report.sequences,
-            "tokens": report.tokens,
-            "unsafe": report.unsafe,
-            "exit_code": report.exit_code,
-            "severities": report.severities,
-            "codes": report.counts,
-            "findings": [dataclasses.asdict(finding) for finding in report.findings],
-            "notes": report.notes,
-        }
-        for report in found
-    ]
-    repaired = None
-    if fixed is not None:
-        repaired = {"destination": fixed.destination or None, "done": fixed.done, "partial": fixed.partial or None}
-    return {"schema": "tokfmt.check/1", "datasets": datasets, "fixed": repaired, **transferred()}
-
-
 def _conclude(report: Any, *, quiet: bool, repaired: bool) -> None:
     """Print the last line about a dataset; with --quiet, only if it has errors of which there is no repaired copy."""
     known = {name: report.severities.get(name, 0) for name in _LEVELS}
@@ -244,12 +218,11 @@ def _say_fixed(fixed: Any, *, quiet: bool) -> None:
 
 
 def _explain(code: str, *, as_json: bool) -> None:
-    from tokfmt.commands.check.codes import all_codes, explain
+    from tokfmt.commands.check.codes import Codes, all_codes, explain
 
     found = list(all_codes().values()) if code == "all" else [explain(code)]
     if as_json:
-        content = [dataclasses.asdict(one) for one in found]
-        document("codes", {"codes": content})
+        document("codes", Codes(found))
         return
     for one in found:
         if code == "all":

@@ -13,7 +13,6 @@ Source: https://docs.github.com/actions/reference/workflow-commands-for-github-a
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import errno
 import io
 import os
@@ -26,6 +25,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tokfmt.base.plain import plain
 from tokfmt.errors import ConversionError
 from tokfmt.run.progress import Progress
 from tokfmt.wording import human_bytes, printable
@@ -45,26 +45,26 @@ def note(text: object, place: str = "") -> None:
     click.echo(f"note: {printable(place)}{printable(text)}", err=True)
 
 
-def document(name: str, facts: Mapping[str, object]) -> None:
-    """Print the JSON document `tokfmt.NAME/1` of a command."""
+def document(name: str, report: object) -> None:
+    """Print a dataclass as the JSON document `tokfmt.NAME/1` of a command; `cli.schema` has its schema."""
     import json  # imported here to keep --help fast
 
-    click.echo(json.dumps({"schema": f"tokfmt.{name}/1", **facts, **transferred()}, indent=2))
+    click.echo(json.dumps({"schema": f"tokfmt.{name}/1", **plain(report), **transferred()}, indent=2))
 
 
 def listed(
-    name: str, facts: Mapping[str, object], items: Iterable[Iterable[str]], ended: Callable[[], Mapping[str, object]]
+    name: str, report: object, items: Iterable[Iterable[str]], ended: Callable[[], Mapping[str, object]]
 ) -> None:
     """Print the JSON document `tokfmt.NAME/1` whose list `shown` is read meanwhile.
 
     An item that cannot be read is not printed. Its error is a document of its own if it is the first one; else it ends
-    this one (`ending`). `facts` stands before the list, and what `ended` returns behind it. The text of an item is
+    this one (`ending`). `report` is printed before the list, and what `ended` returns behind it. The text of an item is
     ASCII, in pieces, of which memory holds a few.
     """
     import json
     from tempfile import SpooledTemporaryFile
 
-    before = json.dumps({"schema": f"tokfmt.{name}/1", **facts}, default=str, indent=2)[:-2] + ',\n  "shown": ['
+    before = json.dumps({"schema": f"tokfmt.{name}/1", **plain(report)}, indent=2)[:-2] + ',\n  "shown": ['
     with SpooledTemporaryFile(_ITEM) as item:
         for pieces in items:
             item.seek(0)
@@ -101,7 +101,7 @@ def transferred() -> dict[str, object]:
     """Return the key `transfer` of a document, with the requests to stores; an empty mapping if no store was used."""
     account = sys.modules.get("tokfmt.stores.account")
     found = account.so_far() if account is not None else None
-    return {"transfer": dataclasses.asdict(found)} if found else {}
+    return {"transfer": plain(found)} if found else {}
 
 
 def tell_transferred() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 from pathlib import Path
 
@@ -26,7 +25,7 @@ def command(directory: str, *, as_json: bool, quiet: bool, debug: bool) -> None:
 
     sample = write_sample(Path(directory))
     if as_json:
-        document("demo", dataclasses.asdict(sample))
+        document("demo", sample)
     elif not quiet:
         click.echo(f"{printable(directory)}: {counted(len(sample.files), 'file')}. Try:\n")
         for line in (f"cd {printable(shlex.quote(directory))}", *sample.commands):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
@@ -82,7 +81,7 @@ def command(
             progress=watcher,
         )
     if as_json:
-        document("diff", dataclasses.asdict(report))
+        document("diff", report)
     else:
         if not quiet:
             _print_sides(report)

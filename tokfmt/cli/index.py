@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 
 import click
@@ -36,7 +35,6 @@ def command(
 
     Modalities reads this index (.idx). It holds the byte offset and the length of each line.
     """
-    from tokfmt.files.place import Place
     from tokfmt.formats.jsonl.index import write_index
 
     with Watcher(quiet=quiet) as watcher:
@@ -50,8 +48,7 @@ def command(
             advance=watcher.advance,
         )
     if as_json:
-        facts = {k: str(v) if isinstance(v, Place) else v for k, v in dataclasses.asdict(report).items()}
-        document("index", facts)
+        document("index", report)
     elif not quiet:
         left_out = f", {counted(report.skipped, 'invalid line')} left out" if report.skipped else ""
         click.echo(f"{printable(report.destination)}: {counted(report.entries, 'line')}{left_out}", err=True)

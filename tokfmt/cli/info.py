@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 import sys
 from pathlib import PurePosixPath
@@ -40,7 +39,7 @@ def command(path: str, *, as_json: bool, quiet: bool, debug: bool, **given: Any)
 
     found = info(requested((path,), given), given["tokenizer"])
     if as_json:
-        document("info", dataclasses.asdict(found))
+        document("info", found)
         return
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     for line in lines(found, notes=not quiet):

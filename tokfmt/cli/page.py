@@ -23,13 +23,13 @@ from dataclasses import replace
 from html import escape
 from importlib.resources import files
 from string import Template
-from typing import TypedDict
 
 import msgspec
 
 from tokfmt.base.version import __version__
 from tokfmt.cli.convert import table_of_prepared
 from tokfmt.cli.table import Markup, Table, safe
+from tokfmt.commands.convert.request import PreparedSource
 from tokfmt.commands.stats.report import (
     Duplicates,
     Ends,
@@ -50,29 +50,10 @@ BEGINNING = b"<!doctype html>\n<!-- tokfmt stats -->\n"
 """The first bytes of a page. A file that begins with other bytes is not replaced by a page."""
 
 
-class _Rejected(TypedDict):
-    documents: int
-    characters: int
-
-
-class Prepared(TypedDict):
-    """The report about one source of a recipe in a manifest; see `Conversion.prepared`."""
-
-    source: str
-    documents: int
-    characters: int | None
-    rejected: dict[str, _Rejected]
-    duplicates: dict[str, int]
-    kept: int
-    tokens: int
-    quota: int | None
-    passes: float
-
-
-def prepared_of(content: object) -> list[Prepared]:
+def prepared_of(content: object) -> list[PreparedSource]:
     """Return the report about a preparation from a manifest; [] if the content is not such a report."""
     try:
-        return msgspec.convert(content, list[Prepared])
+        return msgspec.convert(content, list[PreparedSource])
     except msgspec.ValidationError:
         return []
 
@@ -80,7 +61,7 @@ def prepared_of(content: object) -> list[Prepared]:
 def page(
     report: StatsReport,
     findings: Mapping[str, Sequence[Finding]] | None = None,
-    prepared: Mapping[str, Sequence[Prepared]] | None = None,
+    prepared: Mapping[str, Sequence[PreparedSource]] | None = None,
 ) -> str:
     """Return the HTML page of a report.
 
@@ -122,7 +103,7 @@ def _section(title: str, *content: str, note: str = "") -> str:
 
 
 def _dataset(
-    anchor: str, one: Statistics, findings: Sequence[Finding] | None, prepared: Sequence[Prepared], *, alone: bool
+    anchor: str, one: Statistics, findings: Sequence[Finding] | None, prepared: Sequence[PreparedSource], *, alone: bool
 ) -> str:
     sequences, tokens = counted_as(one)
     parts = [_heading(one, alone=alone), _cards(one)]
@@ -292,7 +273,7 @@ def counted_as(one: Statistics) -> tuple[str, str]:
     return ("documents", "characters") if one.text is not None else ("sequences", "tokens")
 
 
-def prepared_table(prepared: Sequence[Prepared]) -> Markup:
+def prepared_table(prepared: Sequence[PreparedSource]) -> Markup:
     """Return the table of a preparation: documents, characters, tokens and shares by source and rule."""
     table = table_of_prepared(prepared)
     rows = [

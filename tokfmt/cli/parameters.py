@@ -183,7 +183,7 @@ def _codes(ctx: click.Context) -> Iterable[str]:
 
 
 def _schemas(ctx: click.Context) -> Iterable[str]:
-    from tokfmt.schemas import names
+    from tokfmt.cli.schemas import names
 
     return names()
 
@@ -203,7 +203,7 @@ def _options_of(parameter: str, kind: str) -> Callable[[click.Context], Iterable
 
         chosen = ctx.params.get(parameter)
         found = [registry.get(chosen)] if chosen in registry.names() else registry.list_formats()
-        return dict.fromkeys(f"{one['name']}=" for format_ in found for one in described(getattr(format_, kind)))
+        return dict.fromkeys(f"{one.name}=" for format_ in found for one in described(getattr(format_, kind)))
 
     return words
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -182,7 +181,7 @@ def _listed(path: Place, split: str) -> list[tuple[float | None, str]] | None:
 
 def _explain(file: RecipeFile, allow_loss: Sequence[str], *, as_json: bool) -> None:
     from tokfmt.core.format import Hints
-    from tokfmt.mix import Samples, TextRecipe, explain, open_recipe
+    from tokfmt.mix import Explained, Samples, TextRecipe, explain, open_recipe
     from tokfmt.source.request import check_losses
 
     reader, _ = open_recipe(file, Hints(allow_loss=check_losses(allow_loss), collect_invalid=True))
@@ -192,9 +191,7 @@ def _explain(file: RecipeFile, allow_loss: Sequence[str], *, as_json: bool) -> N
     lost = [loss.note for loss in reader.info.lost]
     rows, notes = explain(reader), [*reader.info.inferred, *reader.info.notes, *lost]
     if as_json:
-        facts: dict[str, Any] = {"recipe": str(file.where), "seq_len": file.seq_len}
-        facts["fingerprint"] = reader.fingerprint
-        document("recipe", {**facts, "rows": [asdict(row) for row in rows], "notes": notes})
+        document("recipe", Explained(str(file.where), file.seq_len, reader.fingerprint, rows, notes))
         return
     click.echo(_head(reader.info.sequences, file))
     for line in table_of(rows).lines():
@@ -211,36 +208,28 @@ def _explain_draft(draft: TextRecipe, *, as_json: bool) -> None:
     """Print the known facts of a recipe of text: its sources, and the results of its filters on some texts."""
     from tokfmt.wording import printable
 
-    previews, name, ids = draft.previews(), str(draft.file.where), draft.of_ids
-    quotas = {entry.name: entry.tokens for entry in draft.file.sources}
-    notes = [*draft.info.notes, *(note for preview in previews for note in preview.notes)]
+    previewed = draft.preview()
     if as_json:
-        held = [
-            {"source": one.name, "sequences": one.info.sequences, "tokens": one.info.tokens, "quota": quotas[one.name]}
-            for one in ids
-        ]
-        texts = [{key: value for key, value in asdict(preview).items() if key != "notes"} for preview in previews]
-        document("recipe", {"recipe": name, "texts": texts, "ids": held, "notes": notes})
+        document("recipe", previewed)
         return
     of_texts, of_ids = list[tuple[str, ...]](), list[tuple[str, ...]]()
-    for preview in previews:
+    for preview in previewed.texts:
         left = preview.texts - sum(preview.rejected.values())
         of_texts.append(
             (printable(preview.source), f"{preview.size:,}", _quota(preview.quota), f"{preview.texts:,}", "")
         )
         for what, count in {"kept": left, **preview.rejected}.items():
             of_texts.append((f"  {what}", "", "", f"{count:,}", f"{count / max(1, preview.texts):.0%}"))
-    for one in ids:
-        counts = (f"{one.info.sequences:,}", f"{one.info.tokens:,}")
-        of_ids.append((printable(one.name), *counts, _quota(quotas[one.name])))
+    for one in previewed.ids:
+        of_ids.append((printable(one.source), f"{one.sequences:,}", f"{one.tokens:,}", _quota(one.quota)))
     for table in (
         Table(("source", "bytes", "quota", "read", "of these"), of_texts),
         Table(("source", "sequences", "tokens", "quota"), of_ids),
     ):
         for line in table.lines() if table.rows else ():
             click.echo(line)
-    click.echo(f"Samples exist once the recipe is converted: tokfmt convert {printable(name)} DST")
-    for text in notes:
+    click.echo(f"Samples exist once the recipe is converted: tokfmt convert {printable(previewed.recipe)} DST")
+    for text in previewed.notes:
         note(text)
 
 

@@ -19,14 +19,13 @@ def command(name: str | None, *, as_json: bool, quiet: bool, debug: bool) -> Non
     The $id of a schema ends with its number, which grows if a key is removed or changes its meaning. New keys can be
     added without a new number.
     """
-    from tokfmt.schemas import names, schema
+    from tokfmt.cli.schemas import listed, schema
 
     if name is not None:
         click.echo(json.dumps(schema(name), indent=2))
         return
-    found = [{"name": one, "id": schema(one)["$id"], "title": schema(one)["title"]} for one in names()]
     if as_json:
-        document("schemas", {"schemas": found})
+        document("schemas", listed())
         return
-    for one in found:
-        click.echo(f"{one['name']:<14}{one['title'].partition(': ')[2]}")
+    for one in listed().schemas:
+        click.echo(f"{one.name:<14}{one.title.partition(': ')[2]}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 import shutil
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tokfmt.base.plain import plain
 from tokfmt.cli.console import Watcher, document, listed, note, terminal
 from tokfmt.cli.parameters import PLACE, Command, Count, F, Grouped, common, examples, reading, requested, tokenizer
 from tokfmt.cli.show_step import Printing, origin_lines, show_step
@@ -21,7 +21,7 @@ from tokfmt.wording import counted, listed_facts, printable, separator_words, sh
 
 if TYPE_CHECKING:
     from tokfmt.commands.show.parts import HexRow, Raw
-    from tokfmt.commands.show.show import Sample, SampleView, Shown
+    from tokfmt.commands.show.show import PrintedSample, Sample, SampleView, Shown
     from tokfmt.files.fields import Field, Section
     from tokfmt.text.decoding import TextDecoder
 
@@ -129,9 +129,7 @@ def command(path: str, selection: str | None, **given: Any) -> None:
             requested((path,), given), selection, only_ids=only_ids, progress=watcher, **how
         )
         if as_json:
-            names = [f.name for f in dataclasses.fields(preview) if f.name not in ("shown", "cut")]
-            facts, ended = {name: getattr(preview, name) for name in names}, lambda: {"stopped_after": preview.cut()}
-            listed("show", facts, map(_as_json, preview.shown), ended)
+            listed("show", preview, map(_as_json, preview.shown), lambda: {"stopped_after": preview.cut()})
             return
         print_preview(preview, only_ids=only_ids, only_text=only_text, quiet=quiet, full=full)
 
@@ -371,10 +369,8 @@ def _left(count: int | None, unit: str) -> str:
 def _as_json(shown: Shown) -> Iterator[str]:
     """Yield a sequence as a JSON object, of which memory holds only a part."""
     own: dict[str, Any] = {"index": shown.index, "length": shown.length, "found": shown.found}
-    if shown.equal is not None:
-        own["equal"] = shown.equal.tolist()
-    if shown.origins is not None:
-        own["origins"] = [dataclasses.asdict(one) for one in shown.origins]
+    own |= {} if shown.equal is None else {"equal": plain(shown.equal)}
+    own |= {} if shown.origins is None else {"origins": plain(shown.origins)}
     yield json.dumps(own)[:-1] + ', "ids": ' + ("null" if shown.decoding.reader is None else "[")
     for k, tokens in enumerate(shown.tokens(0, shown.length)):
         yield (", " if k else "") + ", ".join(tokens.astype(str).tolist())
@@ -406,7 +402,7 @@ def show_samples(
 
     view = samples(requested((path,), given), selection, tokenizer=given["tokenizer"])
     if as_json:
-        _rows_as_json(view)
+        listed("show-samples", view, map(_sample_as_json, view.shown), dict)
         return
     if not quiet:
         click.echo(_rows_heading(view), err=True)
@@ -520,21 +516,19 @@ def _piece(text: str) -> str:
     return shortened(shown, _PIECE)
 
 
-def _rows_as_json(view: SampleView) -> None:
-    import dataclasses
-
-    names = [f.name for f in dataclasses.fields(view) if f.name not in ("shown", "decoder")]
-    shown = []
-    for sample in view.shown:
-        row: dict[str, Any] = {"index": sample.index, "input_ids": sample.ids.tolist()}
-        row["mask"] = None if sample.mask is None else sample.mask.tolist()
-        row["labels"] = None if sample.labels is None else sample.labels.tolist()
-        row["begins"] = sample.begins.nonzero()[0].tolist()
-        row["padding"] = sample.padding
-        if sample.pieces is not None:
-            row["pieces"] = sample.pieces
-        shown.append(row)
-    document("show-samples", {**{name: getattr(view, name) for name in names}, "shown": shown})
+def _sample_as_json(sample: Sample) -> Iterator[str]:
+    """Yield a sample as a JSON object."""
+    row: PrintedSample = {
+        "index": sample.index,
+        "input_ids": sample.ids.tolist(),
+        "mask": plain(sample.mask),
+        "labels": plain(sample.labels),
+        "begins": sample.begins.nonzero()[0].tolist(),
+        "padding": sample.padding,
+    }
+    if sample.pieces is not None:
+        row["pieces"] = sample.pieces
+    yield json.dumps(row)
 
 
 # --raw: the parts of files
@@ -558,7 +552,7 @@ def show_raw(path: str, given: dict[str, Any], *, limit: int | None, as_json: bo
     raw = sections(path, format=given["format"], options=list(given["options"]))
     fields = _FIELDS if limit is None else limit or sys.maxsize
     if as_json:
-        _raw_as_json(raw, fields)
+        document("show-raw", raw.printed(fields, _BYTES))
         return
     if not quiet:
         for text in raw.notes:
@@ -593,22 +587,13 @@ def _part_title(section: Section, raw: Raw) -> str:
 
 
 def _field_cells(raw: Raw, section: Section, field: Field, byte_limit: int) -> list[str]:
-    data = _field_bytes(raw, section, field, byte_limit)
+    data = raw.bytes_of(section, field, byte_limit)
     shown = data.hex(" ") + (" …" if field.length > len(data) > 0 else "")
     offset = "" if field.offset is None else f"{field.offset:,}"
     if field.path is not None and field.path not in (section.path, raw.path) and field.offset is not None:
         offset = f"{printable(field.path.name)}:{offset}"
     words = (printable(text) for text in (field.name, field.value, field.meaning))
     return [offset, f"{field.length:,}" if field.length else "", shown, *words]
-
-
-def _field_bytes(raw: Raw, section: Section, field: Field, byte_limit: int) -> bytes:
-    from tokfmt.errors import FormatError
-
-    try:
-        return raw.bytes_of(section, field, byte_limit)
-    except FormatError:  # the field itself reports it
-        return b""
 
 
 def _aligned(raw: Raw, section: Section, fields: Sequence[Field]) -> None:
@@ -654,24 +639,3 @@ def hex_lines(rows: Sequence[HexRow]) -> Iterator[str]:
     for row in rows:
         text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row.data)
         yield f"  {row.offset:08x}  {row.data[:8].hex(' '):23}  {row.data[8:].hex(' '):23}  {text}".rstrip()
-
-
-def _raw_as_json(raw: Raw, field_limit: int) -> None:
-    found = []
-    for section in raw.sections:
-        fields = [
-            {
-                "name": field.name,
-                "path": str(field.path or section.path),
-                "offset": field.offset,
-                "length": field.length,
-                "bytes": _field_bytes(raw, section, field, _BYTES).hex(),
-                "value": field.value,
-                "meaning": field.meaning,
-                "wrong": field.wrong,
-            }
-            for field in section.fields(0, min(field_limit, section.count))
-        ]
-        found.append({"title": section.title, "path": str(section.path), "count": section.count, "fields": fields})
-    facts = {"path": str(raw.path), "format": raw.format, "notes": list(raw.notes), "sections": found}
-    document("show-raw", facts)

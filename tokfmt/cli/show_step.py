@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shutil
 import sys
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from tokfmt.base.plain import plain
 from tokfmt.cli.console import listed, note
 from tokfmt.wording import counted, printable, shortened, visible
 
@@ -49,10 +49,7 @@ def show_step(path: str, selection: str | None, asked: dict[str, Any], given: di
     if how.only_text and not found.has_text:
         raise click.UsageError("--text needs a tokenizer. Add --tokenizer")
     if how.as_json:
-        facts = {
-            f.name: getattr(found, f.name) for f in dataclasses.fields(found) if f.name not in ("shown", "has_text")
-        }
-        listed("show-step", facts, map(_as_json, found.shown), dict)
+        listed("show-step", found, map(_as_json, found.shown), dict)
         return
     terminal = sys.stdout.isatty() and not how.full
     limit = given["limit"] if given["limit"] is not None else _SAMPLES if terminal else 0
@@ -92,9 +89,7 @@ def _as_json(drawn: StepSample) -> Iterator[str]:
     facts = {"sample": drawn.sample, "rank": drawn.rank, "drawn_from": drawn.drawn_from or None}
     yield json.dumps({**facts, "epoch": drawn.epoch, "padding": drawn.padding})[:-1] + ', "parts": ['
     for number, part in enumerate(drawn.parts):
-        own = {f.name: getattr(part, f.name) for f in dataclasses.fields(part)}
-        origins = [dataclasses.asdict(one) for one in part.origins]
-        yield (", " if number else "") + json.dumps({**own, "ids": part.ids.tolist(), "origins": origins})
+        yield (", " if number else "") + json.dumps({**plain(part), "ids": part.ids.tolist()})
     yield "]}"
 
 

@@ -16,10 +16,7 @@ class Finding:
     """A violation of the rules of a format, as `check` reports it: text and numbers, without the error.
 
     Attributes:
-        code: Stable code, such as `TF101`. The hundreds are: 1 modalities, 2 stage1, 3 hdf5, 4 flat-tokens, 5 jsonl, 6
-            flat formats (60 megatron, 62 llmc, 64 nanogpt) and columns (66 parquet, 68 arrow), 7 more flat formats (70
-            olmo, 72 datatrove, 74 litdata, 76 mds, 78 levanter, 79 array), 80 recipes, 82 webdataset, 84
-            internevo, 86 litgpt-packed, 88 tfrecord, 89 arrayrecord, 9 all formats.
+        code: The code, such as TF107.
         severity: "error", "warning" or "info".
         path: The file.
         offset: Byte offset; None if it is not at one place.

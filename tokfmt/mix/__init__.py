@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from tokfmt.mix.report import report_on
     from tokfmt.mix.samples import DEFAULT_FIELDS, PackedRows, Samples, Where
     from tokfmt.mix.trace import Traced, shortest, stored_sequence, traced, traced_request
-    from tokfmt.mix.tree import TreeRow, explain
+    from tokfmt.mix.tree import Explained, TreeRow, explain
 
 _NAMES = {
     "amounts": ("Amount", "amounts_of"),
@@ -71,7 +71,7 @@ _NAMES = {
     "report": ("report_on",),
     "samples": ("DEFAULT_FIELDS", "PackedRows", "Samples", "Where"),
     "trace": ("Traced", "shortest", "stored_sequence", "traced", "traced_request"),
-    "tree": ("TreeRow", "explain"),
+    "tree": ("Explained", "TreeRow", "explain"),
 }  # fmt: skip
 """The names of each module that other parts import."""
 

@@ -64,6 +64,36 @@ def filters_of(file: RecipeFile, entry: SourceEntry) -> tuple[tuple[str, FilterR
 
 
 @dataclass(frozen=True, slots=True)
+class HeldIds:
+    """A source of token IDs.
+
+    Attributes:
+        quota: The tokens that the recipe takes; None for all.
+    """
+
+    source: str
+    sequences: int
+    tokens: int
+    quota: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Previewed:
+    """A recipe of text, or one that leaves out equal texts.
+
+    Attributes:
+        texts: The sources of text.
+        ids: The sources of token IDs.
+        notes: What tokfmt inferred, and defects that change no token, one sentence each.
+    """
+
+    recipe: str
+    texts: list[SourcePreview]
+    ids: list[HeldIds]
+    notes: list[str]
+
+
+@dataclass(frozen=True, slots=True)
 class SourcePreview:
     """The numbers of some texts of a source that filters leave out.
 
@@ -74,7 +104,6 @@ class SourcePreview:
         quota: Tokens that the recipe takes of it; None for all.
         texts: Number of texts that were read.
         rejected: Number of these texts that break each rule, by "filter.rule".
-        notes: Notes on invalid lines among those that were read.
     """
 
     source: str
@@ -83,14 +112,13 @@ class SourcePreview:
     quota: int | None
     texts: int
     rejected: dict[str, int]
-    notes: tuple[str, ...] = ()
 
 
-def _look(source: TextSource) -> SourcePreview:
+def _look(source: TextSource, notes: list[str]) -> SourcePreview:
     from tokfmt.source.ingest import sample_records  # The Loader needs nothing that encodes texts.
     from tokfmt.text.filters import FilterChain
 
-    texts, notes = list[str](), list[str]()
+    texts = list[str]()
     for part in source.parts:
         texts_of_part, skipped = sample_records(part)
         texts += texts_of_part
@@ -102,7 +130,7 @@ def _look(source: TextSource) -> SourcePreview:
     broken = Counter(number for number in sieve.entries(texts)["rule"].tolist() if number)
     rejected = {".".join(sieve.rule(number)): count for number, count in sorted(broken.items())}
     return SourcePreview(
-        source.name, source.parts[0].format.name, source.size, source.entry.tokens, len(texts), rejected, tuple(notes)
+        source.name, source.parts[0].format.name, source.size, source.entry.tokens, len(texts), rejected
     )
 
 
@@ -132,6 +160,11 @@ class TextRecipe(RecordReader):
     def of_text(self) -> list[TextSource]:
         """The sources that hold text."""
         return [source for source in self.sources if isinstance(source, TextSource)]
+
+    @property
+    def of_ids(self) -> list[TokenSource]:
+        """The sources that hold token IDs."""
+        return [source for source in self.sources if isinstance(source, TokenSource)]
 
     @property
     def info(self) -> RecordInfo:  # type: ignore[override]
@@ -178,14 +211,13 @@ class TextRecipe(RecordReader):
     def record(self, index: int) -> NoReturn:  # noqa: ARG002
         raise self.unprepared()
 
-    @property
-    def of_ids(self) -> list[TokenSource]:
-        """The sources that hold token IDs."""
-        return [source for source in self.sources if isinstance(source, TokenSource)]
-
-    def previews(self) -> list[SourcePreview]:
+    def preview(self) -> Previewed:
         """Run the filters over some texts of each source, from places spread over it."""
-        return [_look(source) for source in self.of_text]
+        notes = list(self.info.notes)
+        texts = [_look(source, notes) for source in self.of_text]
+        quotas = {entry.name: entry.tokens for entry in self.file.sources}
+        ids = [HeldIds(one.name, one.info.sequences, one.info.tokens, quotas[one.name]) for one in self.of_ids]
+        return Previewed(str(self.file.where), texts, ids, notes)
 
     def sample_records(self) -> tuple[list[str], SkippedRecords]:
         from tokfmt.source.ingest import sample_records

@@ -45,6 +45,24 @@ class TreeRow:
     left_out: dict[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """A recipe of token IDs.
+
+    Attributes:
+        seq_len: Tokens per sample; None for documents.
+        fingerprint: The fingerprint of the recipe and its sources.
+        rows: The recipe and its sources.
+        notes: What tokfmt inferred, and defects that change no token, one sentence each.
+    """
+
+    recipe: str
+    seq_len: int | None
+    fingerprint: str
+    rows: list[TreeRow]
+    notes: list[str]
+
+
 def explain(reader: object) -> list[TreeRow]:
     """Return the rows of a recipe's tree: the recipe, then each source, followed by its sources. The list is empty if
     the reader is not a recipe.

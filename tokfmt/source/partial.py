@@ -8,7 +8,7 @@ tokens cannot be read, or no separator closes the last sequence of a stream.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,20 +23,41 @@ from tokfmt.wording import counted
 _REASONS = 8  # reasons that a message lists for one source
 
 
+class PartialSource(TypedDict):
+    """What was saved of a damaged source.
+
+    Attributes:
+        sequences: The number of saved sequences; None for records, which are counted as they are read.
+        tokens: The number of saved tokens; None for records.
+        lost_sequences: The number of lost sequences; None if neither an index nor a manifest states it.
+        lost_tokens: The number of lost tokens; None if neither an index nor a manifest states it.
+        unused: The bytes of the source that are not used.
+        reasons: The damage, in words.
+    """
+
+    path: str
+    sequences: int | None
+    tokens: int | None
+    lost_sequences: int | None
+    lost_tokens: int | None
+    unused: int
+    reasons: list[str]
+
+
 class Partial(NamedTuple):
-    """The facts on a damaged source that is read in part."""
+    """The facts on a damaged source that is read in part; `PartialSource` explains them."""
 
-    path: str  # source
-    sequences: int | None  # that are saved; None for records, which are counted as they are read
-    tokens: int | None  # that are saved; None for records
-    lost_sequences: int | None  # None if neither an index nor a manifest states it
-    lost_tokens: int | None  # None if neither an index nor a manifest states it
-    unused: int  # bytes in the files of the source that are not used
-    reasons: tuple[str, ...]  # the damage, in words
+    path: str
+    sequences: int | None
+    tokens: int | None
+    lost_sequences: int | None
+    lost_tokens: int | None
+    unused: int
+    reasons: tuple[str, ...]
 
-    def facts(self) -> dict[str, object]:
+    def facts(self) -> PartialSource:
         """Return the facts for JSON and the manifest."""
-        return {**self._asdict(), "reasons": list(self.reasons)}
+        return cast("PartialSource", {**self._asdict(), "reasons": list(self.reasons)})
 
     def sentence(self) -> str:
         """Return the facts as a note, without the path."""

@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tokfmt.errors import StoreWarning
@@ -27,15 +27,26 @@ Kind = Literal["get", "head", "list", "put", "delete"]
 
 @dataclass
 class Transfer:
-    """The requests that were sent to stores, and the bytes that were read and written."""
+    """The requests that were sent to stores, and the bytes that were read and written.
 
-    requests: dict[Kind, int] = field(
-        default_factory=lambda: dict.fromkeys(("get", "head", "list", "put", "delete"), 0)
-    )  # a list of more than 1,000 keys takes several
-    read: int = 0  # bytes that stores sent
-    written: int = 0  # bytes that stores received
-    retries: int = 0  # that tokfmt repeated; those that the library repeats within a request are not counted
-    slowest: float = 0.0  # seconds of the slowest request
+    Attributes:
+        requests: Requests of each kind. A list of more than 1,000 keys takes several.
+        read: Bytes that stores sent.
+        written: Bytes that stores received.
+        retries: Requests that tokfmt repeated. Those that the library repeats within a request are not counted.
+        slowest: Seconds of the slowest request.
+    """
+
+    requests: dict[Kind, int]
+    read: int = 0
+    written: int = 0
+    retries: int = 0
+    slowest: float = 0.0
+
+    @classmethod
+    def none(cls) -> Transfer:
+        """Return the counts before the first request."""
+        return cls({"get": 0, "head": 0, "list": 0, "put": 0, "delete": 0})
 
     def __bool__(self) -> bool:
         return any(self.requests.values())
@@ -51,7 +62,7 @@ class Transfer:
 
 
 _LOCK = threading.Lock()
-_COUNTED = [Transfer()]
+_COUNTED = [Transfer.none()]
 _UNDER_WAY: dict[object, float] = {}
 
 
@@ -121,7 +132,7 @@ def so_far() -> Transfer:
 def taken() -> Transfer:
     """Return the counts since the last call, and count from zero again."""
     with _LOCK:
-        transfer, _COUNTED[0] = _COUNTED[0], Transfer()
+        transfer, _COUNTED[0] = _COUNTED[0], Transfer.none()
     return transfer
 
 

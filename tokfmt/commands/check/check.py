@@ -176,6 +176,67 @@ class CheckReport:
             return 3
         return 1 if self.errors else 0
 
+    def printed(self) -> CheckedDataset:
+        """Return what --json prints."""
+        counts = (self.sequences, self.tokens, self.unsafe, self.exit_code, self.severities, self.counts)
+        return CheckedDataset(self.path, self.format, self.deep, *counts, self.findings, self.notes)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedDataset:
+    """The report on one path.
+
+    Attributes:
+        path: The path as given.
+        format: The name of the format; None if the dataset cannot be opened.
+        deep: True if every token was decoded.
+        sequences: The number of sequences; None if the dataset was not read to its end.
+        tokens: The number of tokens without separators; None if the dataset was not read to its end, and for text.
+        unsafe: True if reading on could execute code, leave the dataset, or exhaust memory.
+        exit_code: The exit code of the command for this path alone.
+        severities: The number of findings by severity, including those that are not listed.
+        codes: The number of findings by code, including those that are not listed. tokfmt check --explain all --json
+            explains the codes.
+        findings: At most --limit findings of each code, in the order in which they were found.
+        notes: The notes that other commands print when they open the dataset: inferred facts, and defects that change
+            no token.
+    """
+
+    path: str
+    format: str | None
+    deep: bool
+    sequences: int | None
+    tokens: int | None
+    unsafe: bool
+    exit_code: int
+    severities: dict[str, int]
+    codes: dict[str, int]
+    findings: list[Finding]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """The result of --fix.
+
+    Attributes:
+        destination: The repaired copy; None if nothing needed a repair and nothing was written.
+        done: What each repair did, by the code of its finding.
+        partial: What was saved of a damaged dataset and what was lost; None if the copy is complete.
+    """
+
+    destination: str | None
+    done: dict[str, str]
+    partial: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The reports on paths, in order, and the result of --fix."""
+
+    datasets: list[CheckedDataset]
+    fixed: Repaired | None
+
 
 @dataclass(frozen=True, slots=True)
 class CheckRequest:

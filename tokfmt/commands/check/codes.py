@@ -282,6 +282,13 @@ class Explanation:
     unsafe: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Codes:
+    """The codes of findings, or the loss that was asked for."""
+
+    codes: list[Explanation]
+
+
 def all_codes() -> dict[str, Explanation]:
     """Return the explanations of all codes, sorted by code: those of every installed format, and TF9xx."""
     explanations: dict[str, Explanation] = {}

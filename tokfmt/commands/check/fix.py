@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tokfmt.base.options import parse_options
-from tokfmt.commands.check.check import CheckReport, CheckRequest, check
+from tokfmt.commands.check.check import CheckReport, CheckRequest, Repaired, check
 from tokfmt.commands.check.doubled import once
 from tokfmt.commands.convert.convert import convert_files
 from tokfmt.commands.convert.inputs import OpenedSources
 from tokfmt.commands.convert.report import manifests
-from tokfmt.commands.convert.request import Conversion, Request
+from tokfmt.commands.convert.request import Conversion, ConvertedSeparator, Request
 from tokfmt.commands.guards import guard, refuse_foreign, strangers_in
 from tokfmt.core.findings import Repair
 from tokfmt.core.format import Format
@@ -74,6 +74,10 @@ class FixReport:
     done: dict[str, str]
     report: CheckReport | None = None
     partial: str = ""
+
+    def printed(self) -> Repaired:
+        """Return what --json prints."""
+        return Repaired(self.destination or None, self.done, self.partial or None)
 
 
 def fix(
@@ -338,7 +342,12 @@ class _Job:
             return None
         reader = source.reader
         info = None if isinstance(reader, RecordReader) else reader.info
-        separator: dict[str, object] = {"eos_id": source.separator.eos_id, "from": source.separator.source or None}
+        separator: ConvertedSeparator = {
+            "eos_id": source.separator.eos_id,
+            "from": source.separator.source or None,
+            "seen": None,
+            "inferred": False,
+        }
         reader.close()
         done = Conversion(
             destination=str(self.destination),
@@ -348,6 +357,7 @@ class _Job:
             tokens=info.tokens if info else None,
             max_id=info.max_id if info else None,
             separator=separator,
+            lead={"bos_id": None, "stored": None},
             losses={},
             notes=[repair.how for repair in self.plan.chosen.values()],
             plan={},

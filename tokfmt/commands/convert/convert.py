@@ -7,7 +7,7 @@ dataset; read it first.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -33,7 +33,7 @@ from tokfmt.commands.convert.losses import (
 )
 from tokfmt.commands.convert.publish import Proof, Workplace, publish, publishers_of, workers_of, workplace
 from tokfmt.commands.convert.report import PortionCounts, Written, dry_run, finished_before, read_from_stores
-from tokfmt.commands.convert.request import Conversion, Notes, Request
+from tokfmt.commands.convert.request import Conversion, Estimate, Notes, Request
 from tokfmt.commands.convert.resume import facts_of
 from tokfmt.commands.convert.tasks import (
     conversion_of,
@@ -160,7 +160,7 @@ def convert_files(
             return publish(request, inputs, destination, written, place, notes, prove)
 
 
-def _estimate(request: Request, inputs: Inputs, axis: TokenReader | None) -> Mapping[str, object] | str:
+def _estimate(request: Request, inputs: Inputs, axis: TokenReader | None) -> Estimate | str:
     """Return what a run takes; see `estimate.estimated`."""
     from tokfmt.commands.convert.estimate import estimated
 

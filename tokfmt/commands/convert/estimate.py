@@ -7,8 +7,8 @@ tokens, bytes and CPU time are scaled to the sources. The counts of sources of t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,7 @@ from tokfmt.commands.convert.destination import (
 from tokfmt.commands.convert.inputs import Inputs, text_recipe_of
 from tokfmt.commands.convert.publish import Workplace, publishers_of, workers_of, workplace
 from tokfmt.commands.convert.report import Written
-from tokfmt.commands.convert.request import Notes, Request
+from tokfmt.commands.convert.request import Estimate, Notes, Request
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import Block, RecordBatch, RecordReader, RecordView
 from tokfmt.errors import Loss, TokfmtError
@@ -46,23 +46,9 @@ Write = Callable[[Request, Inputs, Destination, list[Loss], Workplace, Workers, 
 """Writes token IDs to a workplace without publishing them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """What a conversion takes."""
-
-    sequences: int
-    tokens: int  # without separators
-    is_exact: bool  # counts are those of an index, or the trial read all
-    size_bytes: int
-    scratch_bytes: int  # what a run writes to scratch and removes
-    cpu_seconds: float  # of all workers together
-    read_bytes: int  # bytes of text, or of IDs in memory, that the trial read; of compressed text, as it is stored
-    places: int  # that the trial read
-
-
-def estimated(request: Request, inputs: Inputs, axis: TokenReader | None, write: Write) -> Mapping[str, object] | str:
-    """Return the attributes of an `Estimate`, or the reason why there is none. The axis has all sequences of sources of
-    token IDs; it is None for records.
+def estimated(request: Request, inputs: Inputs, axis: TokenReader | None, write: Write) -> Estimate | str:
+    """Return an estimate, or the reason why there is none. The axis has all sequences of sources of token IDs; it is
+    None for records.
     """
     if any(source.format.is_computed for source in inputs.sources):
         text = any(text_recipe_of(source) is not None for source in inputs.sources)
@@ -71,7 +57,7 @@ def estimated(request: Request, inputs: Inputs, axis: TokenReader | None, write:
     if trial is None:
         return ""
     try:
-        return asdict(trial.run(request, write))
+        return trial.run(request, write)
     except TokfmtError as error:
         return f"a trial of some places failed: {error}"
 

@@ -265,7 +265,7 @@ def _manifests(
     outputs: Mapping[Place, Mapping[str, Any]] | None = None,
 ) -> dict[Place, bytes]:
     shares = request.arrangement.shares
-    stored, separators = destination.traits.separators, done.separators or {}
+    stored, separators = destination.traits.separators, dict(done.separators or {})
     is_stored = stored is not Separators.NONE or separators.get("kept")
     side = None if not is_stored else "before" if stored is Separators.BEFORE else "after"
     dropped = separators.get("dropped") or request.to_eos == "none"

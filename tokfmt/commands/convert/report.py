@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tokfmt import registry
 from tokfmt.base.version import __version__
@@ -22,7 +22,17 @@ from tokfmt.commands.convert.destination import NO_LEAD, Destination
 from tokfmt.commands.convert.gather import gather
 from tokfmt.commands.convert.inputs import Inputs
 from tokfmt.commands.convert.losses import Losses, needs_scan
-from tokfmt.commands.convert.request import Conversion, Notes, Request
+from tokfmt.commands.convert.request import (
+    Became,
+    Conversion,
+    ConvertedLead,
+    Estimate,
+    Notes,
+    Plan,
+    PreparedSource,
+    Request,
+    SplitCounts,
+)
 from tokfmt.commands.convert.resume import Facts, digest_of, finished, finished_in_stores
 from tokfmt.commands.guards import free_bytes, need_room, replaced
 from tokfmt.core.reader import TokenReader
@@ -49,7 +59,7 @@ from tokfmt.wording import percent
 
 _LISTED = 16  # losses of one name that the result lists
 _LISTED_SOURCES = 20_000  # sources listed one by one: tokfmt reads a manifest of at most 16 MiB
-_NO_LEAD: dict[str, object] = {"bos_id": None, "stored": None}
+_NO_LEAD: ConvertedLead = {"bos_id": None, "stored": None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +140,7 @@ def result_of(request: Request, inputs: Inputs, destination: Destination, writte
             "inferred": separator.inferred,
         },
         separators=_sum_of(one.separators and one.separators._asdict() for one in counts),
-        lead=dict(lead),
+        lead=lead,
         leads=leads,
         losses=losses,
         notes=list(notes.kept),
@@ -149,13 +159,13 @@ def result_of(request: Request, inputs: Inputs, destination: Destination, writte
         splits={} if arrangement.shares is None else _splits_of(counts),
         recipe=None if destination.rows is None else destination.rows.fingerprint,
         labels=None if destination.rows is None else destination.rows.labels_from,
-        prepared=list(written.report),
+        prepared=cast("list[PreparedSource]", written.report),
         padded=written.padded,
         partial=[source.partial.facts() for source in inputs.sources if source.partial is not None],
     )
 
 
-def _splits_of(counts: Sequence[PortionCounts]) -> dict[str, dict[str, object]]:
+def _splits_of(counts: Sequence[PortionCounts]) -> dict[str, SplitCounts]:
     """Return the destination, the counts and the largest ID of each split, by its name."""
     return {
         str(portion.portion.split): {
@@ -163,8 +173,8 @@ def _splits_of(counts: Sequence[PortionCounts]) -> dict[str, dict[str, object]]:
             "sequences": portion.sequences,
             "tokens": portion.tokens,
             "max_id": portion.max_id,
-            "separators": portion.separators and portion.separators._asdict(),
-            **({"leads": portion.leads._asdict()} if portion.leads is not None else {}),
+            "separators": portion.separators and _became(portion.separators),
+            "leads": portion.leads and _became(portion.leads),
         }
         for portion in counts
     }
@@ -188,7 +198,7 @@ def total_of(counts: Iterable[int | None]) -> int | None:
     return None if None in numbers else sum(filter(None, numbers))
 
 
-def _lead_in(destination: Destination, leads: Mapping[str, int] | None) -> dict[str, object]:
+def _lead_in(destination: Destination, leads: Became | None) -> ConvertedLead:
     """Return the lead of the destination, or of the sources if it is left out, and where it is stored. If no sequence
     had or got a lead, there is none to state.
     """
@@ -199,11 +209,15 @@ def _lead_in(destination: Destination, leads: Mapping[str, int] | None) -> dict[
     return {"bos_id": lead.read[0], "stored": "none"} if lead.id is None else {"bos_id": lead.id, "stored": "before"}
 
 
-def _sum_of(counts: Iterable[object]) -> dict[str, int] | None:
+def _sum_of(counts: Iterable[object]) -> Became | None:
     """Return the sum of counts of separators or leads by name; None if there are none, or one is something else."""
     counts_of_all, names = list(counts), set(Counts._fields)
     stated = [Counts(**one) for one in counts_of_all if isinstance(one, dict) and one.keys() == names]
-    return reduce(Counts.plus, stated)._asdict() if stated and len(stated) == len(counts_of_all) else None
+    return _became(reduce(Counts.plus, stated)) if stated and len(stated) == len(counts_of_all) else None
+
+
+def _became(counts: Counts) -> Became:
+    return cast("Became", counts._asdict())
 
 
 def _made_by(
@@ -265,7 +279,7 @@ def dry_run(
     publishers: Mapping[Place, Publisher],
     notes: Notes,
     opened: int,
-    estimate: Callable[[Request, Inputs, TokenReader | None], Mapping[str, object] | str],
+    estimate: Callable[[Request, Inputs, TokenReader | None], Estimate | str],
 ) -> Conversion:
     """Return the result of a conversion as far as it is known before text is tokenized. `opened` is the bytes that were
     read from stores to open the sources. The last argument of `estimate` is all sequences of sources of token IDs, else
@@ -287,9 +301,9 @@ def dry_run(
     result = result_of(request, inputs, destination, written, notes)
     goes = {str(path): replacement for path in destination.paths if (replacement := replaced(path))}
     minimum_bytes = total_of(one.minimum_bytes for one in written.portions)
-    plan = {**result.plan, "minimum_bytes": minimum_bytes, "free_bytes": free_bytes(built_at[0])}
+    plan: Plan = {**result.plan, "minimum_bytes": minimum_bytes, "free_bytes": free_bytes(built_at[0])}
     if not isinstance(taken, str):
-        plan["estimate"] = dict(taken)
+        plan["estimate"] = taken
     if stored := [identity.size for place, identity in inputs.before.items() if not place.is_local]:
         plan["download"] = _download(stored, max(one.passes for one in written.portions), opened)
     if not destination.path.is_local:
@@ -307,7 +321,7 @@ def read_from_stores() -> int:
     return 0 if transfer is None else transfer.read
 
 
-def _download(sizes: Sequence[int], passes: int, opened: int) -> Mapping[str, int]:
+def _download(sizes: Sequence[int], passes: int, opened: int) -> dict[str, int]:
     """Return what a run reads from stores: objects, passes, bytes, requests, and the lists that found the objects. If
     opening read most of the objects, it is another pass.
     """

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, TypedDict
 
 from tokfmt.base.options import fit
 from tokfmt.commands.convert.arrangement import AS_IT_IS, Arrangement
@@ -17,6 +17,7 @@ from tokfmt.files.journal import Task
 from tokfmt.files.place import Place
 from tokfmt.model.separator import ToEos
 from tokfmt.run.progress import Progress
+from tokfmt.source.partial import PartialSource
 from tokfmt.source.request import EosChoice, SourceRequest, option_names
 from tokfmt.wording import printable
 
@@ -92,6 +93,138 @@ class Request:
         return options
 
 
+class ConvertedSource(TypedDict):
+    """A source."""
+
+    path: str
+    format: str
+
+
+ConvertedSeparator = TypedDict(
+    "ConvertedSeparator", {"eos_id": int | None, "from": str | None, "seen": str | None, "inferred": bool}
+)
+
+
+class Became(TypedDict):
+    """What became of separators or leads, in sequences.
+
+    Attributes:
+        kept: Written as it was read.
+        replaced: Another ID was written in its place.
+        added: The sequence had none, and got one.
+        dropped: The sequence had one, and none was written.
+        bare: The sequence had none, and got none.
+    """
+
+    kept: int
+    replaced: int
+    added: int
+    dropped: int
+    bare: int
+
+
+class ConvertedLead(TypedDict):
+    """The ID in front of sequences, such as a BOS.
+
+    Attributes:
+        bos_id: The lead of the destination, or that of the sources if it was left out; None without one.
+        stored: "before" if sequences of the destination begin with it, else "none"; None without a lead.
+    """
+
+    bos_id: int | None
+    stored: Literal["before", "none"] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a conversion takes.
+
+    Attributes:
+        tokens: The number of tokens in the destination, without separators.
+        is_exact: True if the counts are not estimated.
+        scratch_bytes: The bytes that a run writes to scratch and removes.
+        cpu_seconds: The CPU time of all workers together.
+        read_bytes: The bytes of text, or of IDs in memory, that the trial read; of compressed text, as it is stored.
+        places: The number of places that the trial read.
+    """
+
+    sequences: int
+    tokens: int
+    is_exact: bool
+    size_bytes: int
+    scratch_bytes: int
+    cpu_seconds: float
+    read_bytes: int
+    places: int
+
+
+class Plan(TypedDict, total=False):
+    """The division of the work.
+
+    Attributes:
+        jobs: The number of workers.
+        minimum_bytes: The minimum size of the destination, of a dry run.
+        free_bytes: The free space, of a dry run.
+        estimate: What a run takes, by a trial of some places; of a dry run.
+        download: What a run reads from stores; of a dry run.
+        spool: The directory of the files that are uploaded; of a dry run.
+        upload: What a run uploads at least; of a dry run.
+    """
+
+    tasks: int
+    executor: str
+    jobs: int
+    minimum_bytes: int | None
+    free_bytes: int | None
+    estimate: Estimate
+    download: dict[str, int]
+    spool: str
+    upload: dict[str, int | None]
+
+
+class SplitCounts(TypedDict):
+    """A split."""
+
+    destination: str
+    sequences: int | None
+    tokens: int | None
+    max_id: int | None
+    separators: Became | None
+    leads: Became | None
+
+
+class Rejected(TypedDict):
+    """What a rule of a filter left out."""
+
+    documents: int
+    characters: int
+
+
+class PreparedSource(TypedDict):
+    """What one source of a recipe gives.
+
+    Attributes:
+        documents: The number of documents that were read.
+        characters: The number of characters; None for token IDs.
+        rejected: What each rule of a filter left out.
+        duplicates: The number of documents that equal one of each source.
+        kept: The number of documents that are kept.
+        quota: The tokens that the recipe takes; None for all.
+        tokens: The number of tokens in the result.
+        passes: The mean number of times that a document is in the result.
+    """
+
+    source: str
+    documents: int
+    characters: int | None
+    rejected: dict[str, Rejected]
+    duplicates: dict[str, int]
+    kept: int
+    quota: int | None
+    tokens: int
+    passes: float
+
+
 @dataclass(frozen=True, slots=True)
 class Conversion:
     """The result of a conversion, or of a dry run.
@@ -130,30 +263,30 @@ class Conversion:
 
     destination: str
     format: str
-    sources: list[dict[str, object]]
+    sources: list[ConvertedSource]
     sequences: int | None
     tokens: int | None
     max_id: int | None
-    separator: dict[str, object]
+    separator: ConvertedSeparator
     losses: dict[str, str]
     notes: list[str]
-    plan: dict[str, object]
-    separators: dict[str, int] | None = None
-    lead: dict[str, object] = field(default_factory=lambda: {"bos_id": None, "stored": None})
-    leads: dict[str, int] | None = None
+    plan: Plan
+    lead: ConvertedLead
+    separators: Became | None = None
+    leads: Became | None = None
     verified: bool = False
     compared: dict[str, int] = field(default_factory=dict)
     tokenizer: dict[str, object] | None = None
     sample_length: int | None = None
     dry_run: bool = False
     shuffle: int | None = None
-    splits: dict[str, dict[str, object]] = field(default_factory=dict)
+    splits: dict[str, SplitCounts] = field(default_factory=dict)
     recipe: str | None = None
     labels: str | None = None
     replaces: dict[str, str] = field(default_factory=dict)
-    prepared: list[Mapping[str, Any]] = field(default_factory=list)
+    prepared: list[PreparedSource] = field(default_factory=list)
     padded: int = 0
-    partial: list[Mapping[str, Any]] = field(default_factory=list)
+    partial: list[PartialSource] = field(default_factory=list)
 
 
 def to_eos_of(to_eos: object) -> ToEos:

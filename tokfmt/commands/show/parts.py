@@ -9,7 +9,7 @@ from tokfmt import registry
 from tokfmt.base.options import given_options
 from tokfmt.core.annotation import Listed, Part, shown
 from tokfmt.core.format import Probe, probe_of
-from tokfmt.errors import DetectionError, UnsafeError
+from tokfmt.errors import DetectionError, FormatError, UnsafeError
 from tokfmt.files.fields import Field, Section
 from tokfmt.files.file import File, open_file
 from tokfmt.files.place import Place, PlaceLike, place_of
@@ -32,6 +32,60 @@ class HexRow:
     data: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class PrintedField:
+    """A field of a part of a file, as --json prints it.
+
+    Attributes:
+        offset: The byte offset; None if the field is not at one place.
+        length: The length in bytes.
+        bytes: The first bytes in hexadecimal.
+        value: The value as text.
+        meaning: The meaning in a few words.
+        wrong: True if the value breaks a rule of the format.
+    """
+
+    name: str
+    path: str
+    offset: int | None
+    length: int
+    bytes: str
+    value: str
+    meaning: str
+    wrong: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PrintedSection:
+    """A part of a file, as --json prints it.
+
+    Attributes:
+        count: The number of fields.
+        fields: The first fields, up to --limit.
+    """
+
+    title: str
+    path: str
+    count: int
+    fields: list[PrintedField]
+
+
+@dataclass(frozen=True, slots=True)
+class PrintedRaw:
+    """The parts of the files of a dataset, as --json prints them.
+
+    Attributes:
+        format: The format; None if none was detected.
+        notes: What tokfmt inferred, and defects that change no token, one sentence each.
+        sections: The parts of the files.
+    """
+
+    path: str
+    format: str | None
+    notes: tuple[str, ...]
+    sections: list[PrintedSection]
+
+
 @dataclass(slots=True)
 class Raw:
     """The files of a dataset."""
@@ -43,11 +97,39 @@ class Raw:
     _files: dict[Place, File] = field(default_factory=dict, repr=False)
 
     def bytes_of(self, section: Section, field: Field, limit: int) -> bytes:
-        """Return the first `limit` bytes of a field; no bytes if the field is not at one byte offset."""
+        """Return the first `limit` bytes of a field; none if it has no place or cannot be read."""
         if field.offset is None or not field.length:
             return b""
-        file = self._file(field.path or section.path)
-        return file.read(field.offset, max(0, min(limit, field.length, file.size - field.offset)))
+        try:
+            file = self._file(field.path or section.path)
+            return file.read(field.offset, max(0, min(limit, field.length, file.size - field.offset)))
+        except FormatError:
+            return b""
+
+    def printed(self, fields: int, limit: int) -> PrintedRaw:
+        """Return what --json prints: the first fields of each section, with their first bytes."""
+        sections = [
+            PrintedSection(
+                section.title,
+                str(section.path),
+                section.count,
+                [
+                    PrintedField(
+                        field.name,
+                        str(field.path or section.path),
+                        field.offset,
+                        field.length,
+                        self.bytes_of(section, field, limit).hex(),
+                        field.value,
+                        field.meaning,
+                        field.wrong,
+                    )
+                    for field in section.fields(0, min(fields, section.count))
+                ],
+            )
+            for section in self.sections
+        ]
+        return PrintedRaw(str(self.path), self.format, self.notes, sections)
 
     def hex_rows(self, path: Place, offset: int, count: int) -> list[HexRow]:
         """Return rows of 16 bytes of a file, from the row that holds byte `offset` on. A file has at most 4,096 rows in

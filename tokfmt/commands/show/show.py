@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NotRequired, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -555,6 +555,27 @@ class Sample:
     padding: int
     trained: int | None
     pieces: list[str] | None = None
+
+
+class PrintedSample(TypedDict):
+    """A sample, as --json prints it.
+
+    Attributes:
+        index: The number of the sample.
+        mask: The loss mask: 1 where the label counts; None if none is stored.
+        labels: The labels; None if none are stored.
+        begins: The positions at which documents begin.
+        padding: The number of padding positions at the end.
+        pieces: The text of each ID; absent without a tokenizer.
+    """
+
+    index: int
+    input_ids: list[int]
+    mask: list[int] | None
+    labels: list[int] | None
+    begins: list[int]
+    padding: int
+    pieces: NotRequired[list[str]]
 
 
 @dataclass(frozen=True, slots=True)

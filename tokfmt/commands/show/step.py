@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NotRequired, TypedDict
 
 import numpy as np
 
@@ -81,6 +82,48 @@ class StepSample:
     parts: Iterator[StepPart] = field(repr=False)
 
 
+class PrintedSequence(TypedDict):
+    """A sequence, as --json prints it.
+
+    Attributes:
+        index: The number of the sequence.
+        length: The length in tokens; in characters if text is not tokenized.
+        found: The hit of a search: the first position and the position after the last; None without one.
+        equal: The numbers of all sequences that are equal to it, with its own, if dup selected it.
+        origins: The origins, by the ledger.
+        ids: The token IDs; None for text that is not tokenized.
+        text: The text; None without a tokenizer.
+    """
+
+    index: int
+    length: int
+    found: tuple[int, int] | None
+    equal: NotRequired[list[int]]
+    origins: NotRequired[list[Origin]]
+    ids: list[int] | None
+    text: str | None
+
+
+class PrintedStepSample(TypedDict):
+    """A sample, as --json prints it.
+
+    Attributes:
+        sample: The number of the sample.
+        rank: The rank that reads it in this step; None if one sample was requested.
+        drawn_from: The source that the sample is drawn from; None if sources are joined.
+        epoch: The pass over that source, from 0.
+        padding: The number of padding positions.
+        parts: The parts of sequences, in order.
+    """
+
+    sample: int
+    rank: int | None
+    drawn_from: str | None
+    epoch: int
+    padding: int
+    parts: list[StepPart]
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """The samples of a training step, or one sample, of a recipe.
@@ -111,7 +154,7 @@ class Step:
     first: int
     last: int
     notes: tuple[str, ...]
-    has_text: bool
+    has_text: bool = field(repr=False)
     shown: Iterator[StepSample] = field(repr=False)
 
 

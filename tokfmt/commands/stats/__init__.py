@@ -7,7 +7,7 @@
     report.datasets[0].lengths.p50
 
 `stats` takes a `Progress`, which ends the pass if it raises. `glance` returns the statistics of an opened dataset that
-need no tokens. The schema of `tokfmt stats --json` is tokfmt/schemas/stats.json.
+need no tokens.
 """
 
 from tokfmt.commands.stats.duplicates import Groups

@@ -1,4 +1,4 @@
-"""The values of `tokfmt stats`, the same in Python, in JSON (schemas/stats.json) and in print.
+"""The values of `tokfmt stats`, the same in Python, in JSON and in print.
 
 `--expect` compares values with expectations, and `--baseline` compares them with an earlier document of `--json`. Both
 use the dotted keys of that document, such as `tokens` and `duplicates.share`.
@@ -19,6 +19,7 @@ from functools import cache
 from typing import Any
 
 from tokfmt.base.options import nearest, parse_count
+from tokfmt.base.plain import plain
 from tokfmt.errors import CorruptError, OptionError, TokfmtError, UnsafeError
 from tokfmt.files.file import File
 from tokfmt.mix import TreeRow
@@ -341,7 +342,7 @@ class Statistics:
     notes: Sequence[str] = field(default_factory=tuple)
 
     def as_json(self) -> dict[str, Any]:
-        """Return a dict for `json.dumps`; see tokfmt/schemas/stats.json."""
+        """Return a dict for `json.dumps`."""
         document: dict[str, Any] = plain(self)
         return document
 
@@ -352,6 +353,36 @@ class Failure:
 
     path: str
     error: TokfmtError
+
+
+@dataclass(frozen=True, slots=True)
+class FailedDataset:
+    """A dataset that cannot be read.
+
+    Attributes:
+        path: The path as given.
+        type: The class of the error.
+        message: The error, one line.
+    """
+
+    path: str
+    type: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class SeveralStatistics:
+    """The statistics of several paths.
+
+    Attributes:
+        datasets: The statistics of each path, in order.
+        total: The total of all datasets; None if one of them cannot be read.
+        errors: The errors of paths that cannot be read.
+    """
+
+    datasets: list[Statistics]
+    total: Statistics | None
+    errors: list[FailedDataset]
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,26 +437,8 @@ class StatsReport:
         heading = {"schema": f"tokfmt.stats/{SCHEMA_VERSION}", "schema_version": SCHEMA_VERSION}
         if not self.several:
             return {**heading, **self.datasets[0].as_json()}
-        return {
-            **heading,
-            "datasets": [one.as_json() for one in self.datasets],
-            "total": None if self.total is None else self.total.as_json(),
-            "errors": [
-                {"path": failure.path, "type": type(failure.error).__name__, "message": str(failure.error)}
-                for failure in self.failures
-            ],
-        }
-
-
-def plain(value: Any) -> Any:
-    """Convert dataclasses to dicts, sequences to lists, and other values that JSON does not have to text."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): plain(one) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(one) for one in value]
-    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
+        errors = [FailedDataset(one.path, type(one.error).__name__, str(one.error)) for one in self.failures]
+        return {**heading, **plain(SeveralStatistics(self.datasets, self.total, errors))}
 
 
 Scalar = int | float | str | bool | None
