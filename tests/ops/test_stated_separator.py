@@ -1,5 +1,6 @@
 """A separator that a dataset states is a fact: where a sequence does not end with it, the dataset is damaged."""
 
+import re
 import struct
 
 import numpy as np
@@ -108,3 +109,17 @@ def test_a_stream_that_nothing_divides_is_reported_by_check(deep, tmp_path):
     ]
     (verdict,) = tokfmt.check(tmp_path / "x.ds", deep=deep, eos=7)
     assert verdict.notes == ()
+
+
+def test_every_command_proposes_the_separator_that_ends_a_stream_and_is_often_in_it(tmp_path):
+    ids = np.tile(np.arange(1, 11, dtype="<u2"), 40)
+    ids[9::10] = 7  # 40 at the ends of documents, 40 inside
+    np.save(tmp_path / "x.npy", ids)
+    (tmp_path / "o").mkdir()
+    ids.tofile(tmp_path / "o" / "part-0-00000.npy")
+    for source, options in ((tmp_path / "x.npy", {}), (tmp_path / "o", {"width": 2})):
+        (verdict,) = tokfmt.check(source, options=options)
+        tables = tokfmt.stats(source, options=options).datasets[0]
+        for notes in (tokfmt.info(source, options=options).notes, verdict.notes, tables.notes):
+            (note,) = (note for note in notes if "separator" in note)
+            assert re.search(r"\b7 .*\b80\b.*--eos 7\b", note)

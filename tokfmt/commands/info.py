@@ -6,7 +6,7 @@ sequences are read. A fact that would take more is taken from the manifest, or i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -15,17 +15,16 @@ import numpy as np
 
 from tokfmt.core.losses import READS
 from tokfmt.core.ragged import Tokens
-from tokfmt.core.reader import Info, Separators, TokenReader, largest_id, windows
+from tokfmt.core.reader import Info, TokenReader, largest_id, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import CorruptError, TruncatedError
 from tokfmt.files.listing import Listing
 from tokfmt.files.place import LocalPlace
-from tokfmt.model.separator import ENOUGH
 from tokfmt.source.content import Manifest
 from tokfmt.source.manifest import extent
 from tokfmt.source.open import counted, find_one, open_dataset
 from tokfmt.source.request import Reading, SourceFiles, SourceRequest
-from tokfmt.source.stored import Source, contents_of, tokenizer_of
+from tokfmt.source.stored import Source, contents_of, likely_separator, tokenizer_of
 from tokfmt.text.tokenizer import TokenizerHandle
 from tokfmt.wording import html_table, shortened
 
@@ -264,28 +263,8 @@ def _of_tokens(source: Source, stored: TokenReader, request: SourceRequest, mani
         "ids": tuple(_first_ids(axis, eos_id).tolist()),
         "text": None,
         "fields": about.fields,
-        "notes": (*notes, *_likely_separator(source, stored)),
+        "notes": (*notes, *likely_separator(stored, source.separator)),
     }
-
-
-def _likely_separator(source: Source, stored: TokenReader) -> Iterator[str]:
-    """Yield a note on the ID at an end of a stream whose separator is not known, if it is there often."""
-    about, separator = stored.info, source.separator
-    if (
-        not about.separators.alone
-        or about.beginning
-        or not about.tokens
-        or separator.eos_id is not None
-        or separator.is_none
-    ):
-        return
-    at = 0 if about.separators is Separators.BEFORE else about.tokens - 1
-    head, likely = stored.tokens(0, min(about.tokens, _FIRST)), int(stored.tokens(at, at + 1)[0])
-    if (count := int(np.count_nonzero(head == likely))) >= ENOUGH:
-        those = "its" if len(head) == about.tokens else f"its first {len(head):,}"
-        where = "begins" if at == 0 else "ends"
-        seen = f"it {where} the stream, and is {count:,} of {those} tokens"
-        yield f"{likely} may be its separator: {seen}. --eos {likely} splits it"
 
 
 def _samples(stored: TokenReader) -> dict[str, int | None]:

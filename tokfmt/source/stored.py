@@ -57,7 +57,7 @@ from tokfmt.wording import counted, printable
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
 
-_SOME = 1 << 16  # Tokens that show a wrong byte order.
+_SOME = 1 << 16  # tokens that show a wrong byte order, or a separator
 _NAMED = 5  # sources that a message names
 _OTHERWISE = "was made with another tokenizer, by its manifest"
 _KEPT = "no separator known; sequences are kept as stored. --eos ID removes one from their ends"
@@ -151,7 +151,7 @@ class Source(NamedTuple):
     def remarks(self) -> tuple[str, ...]:
         """The notes on the dataset itself, without those on its manifest and on other files in its directory."""
         info = self.reader.info
-        undivided = _undivided(info, self.separator) if isinstance(info, Info) else []
+        undivided = _undivided(axis, self.separator) if (axis := self.axis) is not None else []
         splits = [note for note in (unread_splits(info),) if note in self.notes]
         return tuple(
             dict.fromkeys((*splits, *info.inferred, *info.notes, *self.accepted, *self.separator.guess, *undivided))
@@ -461,13 +461,30 @@ def _located(error: OptionError | ConversionError, path: Place) -> OptionError |
     return OptionError(problem, name=error.name) if isinstance(error, OptionError) else ConversionError(problem)
 
 
-def _undivided(info: Info, separator: Separator) -> list[str]:
+def _undivided(stored: TokenReader, separator: Separator) -> list[str]:
     """Return the note on a stream that is read as one sequence because its separator is not known."""
-    is_known = separator.eos_id is not None or separator.is_none
+    info, is_known = stored.info, separator.eos_id is not None or separator.is_none
     if is_known or not info.tokens or info.separators not in (Separators.AFTER, Separators.BEFORE):
         return []
-    why = "the separator is not known; --eos ID splits it"
-    return [f"read as one sequence of {info.tokens:,} tokens: {why}"]
+    likely = list[str]()
+    with suppress(TokfmtError):  # what cannot be read shows nothing
+        likely += likely_separator(stored, separator)
+    what = f"read as one sequence of {info.tokens:,} tokens: the separator is not known"
+    return [f"{what}. {likely[0]}" if likely else f"{what}; --eos ID splits it"]
+
+
+def likely_separator(stored: TokenReader, separator: Separator) -> Iterator[str]:
+    """Yield a note on the ID at an end of a stream whose separator is not known, if it is there often."""
+    info = stored.info
+    is_known = separator.eos_id is not None or separator.is_none
+    if is_known or not info.separators.alone or info.beginning or not info.tokens:
+        return
+    at = 0 if info.separators is Separators.BEFORE else info.tokens - 1
+    head, likely = stored.tokens(0, min(info.tokens, _SOME)), int(stored.tokens(at, at + 1)[0])
+    if (count := int(np.count_nonzero(head == likely))) >= ENOUGH:
+        those = "its" if len(head) == info.tokens else f"its first {len(head):,}"
+        seen = f"it {'ends' if at else 'begins'} the stream, and is {count:,} of {those} tokens"
+        yield f"{likely} may be its separator: {seen}. --eos {likely} splits it"
 
 
 def _swapped(eos_id: int, dtype: np.dtype[np.unsignedinteger]) -> str:
@@ -617,7 +634,7 @@ def _of_stream(
         return split, notes
     if separator.is_none:
         return stored, [f"read as one sequence of {info.tokens:,} tokens ({separator.source})"]
-    if note := _undivided(info, separator):
+    if note := _undivided(stored, separator):
         return stored, note
     raise SeparatorUnknownError(path, "a stream of tokens whose separator is not known")
 
