@@ -32,7 +32,6 @@ from tokfmt.core.reader import (
     Layout,
     Separators,
     TokenReader,
-    check_interval,
     check_position,
     largest_id,
     smallest,
@@ -681,7 +680,6 @@ class Documents(TokenReader):
         return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:32]
 
     def offsets(self, first: int, last: int) -> Offsets:
-        check_interval(first, last, self.info.sequences, "sequences")
         return self._base.offsets(first, last) if self._starts is None else self._starts.array[first : last + 1]
 
     def tokens(self, start: int, stop: int) -> Tokens:
@@ -693,7 +691,6 @@ class Documents(TokenReader):
 
     def _read(self, base: TokenReader, start: int, stop: int) -> Tokens:
         """Return the tokens or the marks of an interval of positions, from those of the joined sources."""
-        check_interval(start, stop, self.info.tokens)
         if self._starts is None or self._begins is None:
             return base.tokens(start, stop)
         if start == stop:

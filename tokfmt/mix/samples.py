@@ -501,11 +501,9 @@ class Samples(TokenReader):
         return grid
 
     def tokens(self, start: int, stop: int) -> Tokens:
-        check_interval(start, stop, self.info.tokens)
         return self._flat(start, stop, lambda grid: grid.inputs().astype(self.info.dtype, copy=False))
 
     def masks(self, start: int, stop: int) -> NDArray[np.uint8]:
-        check_interval(start, stop, self.info.tokens)
         mask: NDArray[np.uint8] = self._flat(start, stop, Grid.mask)
         return mask
 
@@ -514,7 +512,6 @@ class Samples(TokenReader):
         stored = self.file.pack == "stored" and any(source.reader.marks(0, 0) is not None for source in self.sources)
         if not stored and not any(source.masked for source in self.sources):
             return None
-        check_interval(start, stop, self.info.tokens)
         moved = self.shifted or (stored and any(map(_has_labels, self.sources)))
         marks: NDArray[np.uint8] = self._flat(start, stop, lambda grid: _marks_of(grid, moved=moved))
         if len(wrong := np.flatnonzero(marks & OTHER)):
@@ -523,7 +520,6 @@ class Samples(TokenReader):
         return marks.astype(np.uint8, copy=False)
 
     def labels(self, start: int, stop: int) -> NDArray[np.int64]:
-        check_interval(start, stop, self.info.tokens)
         return np.asarray(self._flat(start, stop, lambda grid: grid.labels(np.int64)), np.int64)
 
     def filled(self, sample: int) -> int:
@@ -534,16 +530,15 @@ class Samples(TokenReader):
         return max((run.column + run.length for run in packing.runs(number)), default=0)
 
     def is_padding(self, start: int, stop: int) -> NDArray[np.bool_]:
-        check_interval(start, stop, self.info.tokens)
         return np.asarray(self._flat(start, stop, lambda grid: _places_of(grid) == PADDING), np.bool_)
 
     def begins(self, start: int, stop: int) -> NDArray[np.bool_]:
-        check_interval(start, stop, self.info.tokens)
         flat: NDArray[np.bool_] = self._flat(start, stop, lambda grid: _places_of(grid) == BEGINS)
         return flat
 
     def _flat(self, start: int, stop: int, field: Any) -> NDArray[Any]:
         """Return a field for an interval of positions, read in windows of samples."""
+        check_interval(start, stop, self.info.tokens)
         width, parts = self.seq_len, list[NDArray[Any]]()
         first, last = start // width, -(-stop // width) if stop > start else start // width
         for a, b in windows(first, last, max(1, _WINDOW // width)):
@@ -554,7 +549,6 @@ class Samples(TokenReader):
         return flat[start - first * width : stop - first * width]
 
     def offsets(self, first: int, last: int) -> Offsets:
-        check_interval(first, last, self.count, "sequences")
         return np.arange(first, last + 1, dtype=np.int64) * self.seq_len
 
     def to_source(self, position: int) -> tuple[TokenReader, int] | None:
@@ -655,7 +649,6 @@ class PackedRows(TokenReader):
 
     def _window(self, start: int, stop: int, part: int) -> NDArray[Any]:
         """Return one array of `_rows` for an interval of positions."""
-        check_interval(start, stop, self.info.tokens)
         first, last = np.searchsorted(self._offsets, (start, stop), side="right").tolist()
         first, last = first - 1, min(last, self.samples.count)
         parts = [self._rows(a, b)[part] for a, b in windows(first, last, self._at_once)]
@@ -671,7 +664,6 @@ class PackedRows(TokenReader):
         return self._window(start, stop, _MARKS)
 
     def offsets(self, first: int, last: int) -> Offsets:
-        check_interval(first, last, self.samples.count, "sequences")
         return self._offsets[first : last + 1]
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.ragged import Tokens
-from tokfmt.core.reader import Axis, ByteOffset, TokenReader, check_interval, check_position
+from tokfmt.core.reader import Axis, ByteOffset, TokenReader, check_position
 from tokfmt.files.place import Place
 
 Numbers = NDArray[np.int64]
@@ -30,7 +30,6 @@ class Joined(Axis):
         return min(bisect_right(self.starts, position), len(self.axes)) - 1
 
     def tokens(self, start: int, stop: int) -> Tokens:
-        check_interval(start, stop, self.length)
         found, k = [np.empty(0, self.dtype)], self._holder(start)
         while start < stop:
             base, end = self.starts[k], min(stop, self.starts[k + 1])
@@ -52,7 +51,6 @@ class Joined(Axis):
 
     def _holder_of(self, interval: tuple[int, int]) -> int | None:
         """Return the number of the axis that holds a whole interval; None if several do."""
-        check_interval(*interval, self.length)
         k = self._holder(interval[0])
         return k if k >= 0 and interval[1] <= self.starts[k + 1] else None
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.findings import ignore
 from tokfmt.core.ragged import Ragged, Tokens, offsets_of
-from tokfmt.core.reader import U8, U64, WINDOW, Axis, Info, Layout, Piece, Separators, TokenReader, check_interval
+from tokfmt.core.reader import U8, U64, WINDOW, Axis, Info, Layout, Piece, Separators, TokenReader
 from tokfmt.files.place import Place
 from tokfmt.model.batch import AFTER, BEFORE, MASKED_END, SEP, UNENDED, Batch, Boundaries
 from tokfmt.model.dataset import Dataset
@@ -59,7 +59,6 @@ class Offsets(Axis):
         return self.reader.bounds
 
     def tokens(self, start: int, stop: int) -> Tokens:
-        check_interval(start, stop, self.length)
         return self.reader.offsets(start, stop - 1).view(np.uint64) if start < stop else np.empty(0, np.uint64)
 
 
@@ -113,7 +112,6 @@ class _Reader(Laid, TokenReader):
         return reader
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
-        check_interval(start, stop, self.info.tokens)
         if self.dataset.marks is None:
             return None
         if start == stop:
@@ -262,7 +260,6 @@ class LaidReader(_Reader):
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
         """Return the slots of the source, if the destination stores them as they are."""
-        check_interval(start, stop, self.info.tokens)
         if self.same_from is None or not self.dataset.spans.checked:
             return None
         start, stop, found = start + self.same_from, stop + self.same_from, list[Piece]()

@@ -25,7 +25,6 @@ from tokfmt.core.reader import (
     Piece,
     Separators,
     TokenReader,
-    check_interval,
     check_position,
     windows,
 )
@@ -57,7 +56,6 @@ class View(TokenReader):
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
         """Return the marks of the source, mapped as the view maps tokens; see `TokenReader.marks`."""
-        check_interval(start, stop, self.info.tokens)
         if self.source.marks(0, 0) is None:
             return None
         beside = copy.copy(self)
@@ -95,7 +93,6 @@ class Indexed(View):
     _offsets: Offsets
 
     def offsets(self, first: int, last: int) -> Offsets:
-        check_interval(first, last, self.info.sequences, "sequences")
         return self._offsets[first : last + 1]
 
 
@@ -103,7 +100,6 @@ class Slice(View):
     """Sequences `first <= i < last` of a source."""
 
     def __init__(self, source: TokenReader, first: int, last: int) -> None:
-        check_interval(first, last, source.info.sequences, "sequences")
         self.first, self.last = first, last
         self._start = int(source.offsets(first, first)[0])
         self._stop = int(source.offsets(last, last)[0])
@@ -115,11 +111,9 @@ class Slice(View):
         return dataset_of(self.source, drawn=drawn).slice(self.first, self.last)
 
     def tokens(self, start: int, stop: int) -> Tokens:
-        check_interval(start, stop, self._stop - self._start)
         return self.source.tokens(start + self._start, stop + self._start)
 
     def offsets(self, first: int, last: int) -> Offsets:
-        check_interval(first, last, self.last - self.first, "sequences")
         return self.source.offsets(first + self.first, last + self.first) - self._start
 
     def sequence_at(self, position: int) -> int:
@@ -131,7 +125,6 @@ class Slice(View):
         return self.source, position + self._start
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
-        check_interval(start, stop, self._stop - self._start)
         return self.source.pieces(start + self._start, stop + self._start)
 
 
@@ -141,10 +134,6 @@ class Leading(Indexed):
     def __init__(self, source: TokenReader, tokens: int) -> None:
         self._offsets = np.array([0, tokens][: 1 + bool(tokens)], np.int64)
         super().__init__(source, replace(source.info, sequences=len(self._offsets) - 1, tokens=tokens, max_id=None))
-
-    def tokens(self, start: int, stop: int) -> Tokens:
-        check_interval(start, stop, self.info.tokens)
-        return self.source.tokens(start, stop)
 
 
 _FIRST = 1 << 14  # Tokens of the first window of a scan that may end soon. The next ones are larger.
@@ -176,10 +165,6 @@ class Beginning(Indexed):
     def whole(self) -> bool:
         """True if it is the whole stream."""
         return self.info.tokens == self.source.info.tokens
-
-    def tokens(self, start: int, stop: int) -> Tokens:
-        check_interval(start, stop, self.info.tokens)
-        return self.source.tokens(start, stop)
 
 
 class NonEmpty(Indexed):
@@ -260,7 +245,6 @@ class Chosen(Indexed):
             count, runs, before = count + len(numbers), runs + len(begins), bool(chosen[-1])
 
     def tokens(self, start: int, stop: int) -> Tokens:
-        check_interval(start, stop, self.info.tokens)
         if start == stop:
             return np.empty(0, self.info.dtype)
         first = int(self._at.searchsorted(start, side="right")) - 1
@@ -316,7 +300,6 @@ class Intervals(Indexed):
         super().__init__(source, replace(source.info, sequences=len(starts), tokens=int(self._offsets[-1])))
 
     def tokens(self, start: int, stop: int) -> Tokens:
-        check_interval(start, stop, self.info.tokens)
         if start == stop:
             return np.empty(0, self.info.dtype)
         first = int(np.searchsorted(self._offsets, start, side="right")) - 1
@@ -394,7 +377,6 @@ class Rows(View):
         self.width = length
 
     def offsets(self, first: int, last: int) -> Offsets:
-        check_interval(first, last, self.info.sequences, "sequences")
         return np.minimum(np.arange(first, last + 1, dtype=np.int64) * self.width, self.info.tokens)
 
 
@@ -439,7 +421,6 @@ class Concat(TokenReader):
         return concat([dataset_of(one, drawn=drawn) for one in self.sources])
 
     def tokens(self, start: int, stop: int) -> Tokens:
-        check_interval(start, stop, self.info.tokens)
         dtype = self.info.dtype
         pieces = [self.sources[k].tokens(a, b).astype(dtype, copy=False) for k, a, b in self._parts(start, stop)]
         if len(pieces) == 1:
@@ -448,7 +429,6 @@ class Concat(TokenReader):
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
         """In a source without marks, every token counts."""
-        check_interval(start, stop, self.info.tokens)
         if all(source.marks(0, 0) is None for source in self.sources):
             return None
         pieces = [np.empty(0, np.uint8)]
@@ -465,7 +445,6 @@ class Concat(TokenReader):
             self.sources[k].read_scattered(begins[of] - self._starts[k], places[of], lengths[of], out)
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
-        check_interval(start, stop, self.info.tokens)
         found: list[Piece] = []
         for k, a, b in self._parts(start, stop):
             pieces = self.sources[k].pieces(a, b)
@@ -475,7 +454,6 @@ class Concat(TokenReader):
         return found
 
     def offsets(self, first: int, last: int) -> Offsets:
-        check_interval(first, last, self.info.sequences, "sequences")
         pieces = [np.empty(0, np.int64)]
         for k in _touched(self._firsts, first, last):
             base = int(self._firsts[k])

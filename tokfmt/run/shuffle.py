@@ -43,7 +43,7 @@ from tokfmt.core.findings import ignore
 from tokfmt.core.format import REGION
 from tokfmt.core.output import Output, preallocate
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of, reordered
-from tokfmt.core.reader import WINDOW, TokenReader, check_interval, windows
+from tokfmt.core.reader import WINDOW, TokenReader, windows
 from tokfmt.errors import ConversionError, IncompleteWriteError
 from tokfmt.files.file import File
 from tokfmt.files.journal import of_part
@@ -261,11 +261,9 @@ class Shuffled(TokenReader):
             raise IncompleteWriteError(f"{count:,} sequences of {at:,} tokens were spilled; the source holds others")
 
     def offsets(self, first: int, last: int) -> Offsets:
-        check_interval(first, last, self.info.sequences, "sequences")
         return self._offsets.array(first * 8, last - first + 1, np.dtype(np.int64))
 
     def tokens(self, start: int, stop: int) -> Tokens:
-        check_interval(start, stop, self.info.tokens)
         first = int(np.searchsorted(self._bounds, start, side="right")) - 1
         found = []
         for k in range(first, int(np.searchsorted(self._bounds, stop))) if start < stop else ():

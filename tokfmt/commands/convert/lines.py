@@ -24,7 +24,7 @@ from tokfmt.commands.convert.write import region_size, write_regions
 from tokfmt.core.format import Receipt, Region, Target, TokenWriter
 from tokfmt.core.output import Output, preallocate, whole
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.core.reader import U8, Info, Layout, TokenReader, check_interval, windows
+from tokfmt.core.reader import U8, Info, Layout, TokenReader, windows
 from tokfmt.core.records import Block, RecordReader, SkippedRecords
 from tokfmt.errors import ConversionError
 from tokfmt.files.file import File
@@ -262,11 +262,9 @@ class LineReader(TokenReader):
         self.info = Info(Layout.DOCUMENTS, U8, lines, self._file.size)
 
     def tokens(self, start: int, stop: int) -> Tokens:
-        check_interval(start, stop, self.info.tokens)
         return self._file.array(start, stop - start, U8)
 
     def offsets(self, first: int, last: int) -> Offsets:
-        check_interval(first, last, self.info.sequences, "sequences")
         return self._offsets[first : last + 1]
 
     def close(self) -> None:
