@@ -20,6 +20,7 @@ from tokfmt.core.format import Confidence, Format, Probe, Signature, probe_of
 from tokfmt.errors import AmbiguousFormatError, FormatError, OptionError, PluginWarning, UnknownFormatError
 from tokfmt.files.file import EMPTY, PAGE_HEAD, File, files_at_hand, page_error, reading_error
 from tokfmt.files.place import AnyPlace, LocalPlace, Place, PlaceLike
+from tokfmt.files.splits import stated_split
 from tokfmt.wording import printable
 
 GROUP = "tokfmt.formats"
@@ -243,20 +244,30 @@ def _name_one(probe: Probe) -> str:
     if not (inside := _datasets_in(probe)):
         return ""
     one = f"Name one of the datasets in it, such as {printable(inside[0])}"
+    splits = dict.fromkeys(filter(None, (stated_split(name.split("/")) for name in inside)))
+    if len(splits) > 1:
+        chosen = "train" if "train" in splits else next(iter(splits))
+        return f"{one}; with --recursive --split {chosen}, convert, stats and check read those of one split"
     return f"{one}; with --recursive, convert, stats and check read all of them"
 
 
-def _datasets_in(probe: Probe) -> list[str]:
-    """Return those of the first eight subdirectories that a format recognizes, else files with names of datasets.
-
-    If there are none, those of the first eight files whose content shows a format.
+def _datasets_in(probe: Probe, levels: int = 3) -> list[str]:
+    """Return those of the first eight subdirectories that a format recognizes, else files with names of datasets. If
+    there are none, those of the first eight files whose content shows a format, or else the datasets below the first
+    eight subdirectories.
     """
     folders = [name for name in probe.entries if (probe.path / name).is_dir() and not name.startswith(".")]
+    files = [name for name in probe.entries if name not in folders]
+    some = [name for name in files if not name.endswith(".json")]
+    below: list[Probe] = []
     with contextlib.suppress(FormatError):  # A subdirectory may be unreadable.
-        if found := [name for name in folders[:8] if candidates(probe_of(probe.path / name))]:
+        below = [probe_of(probe.path / name) for name in folders[:8]]
+        if found := [one.path.name for one in below if candidates(one)]:
             return found
-    files = [name for name in probe.entries if name not in folders and not name.endswith(".json")]
-    return [name for name in files if _named(name)] or [name for name in files[:8] if _shows(probe.path / name)]
+    found = [name for name in some if _named(name)] or [name for name in files[:8] if _shows(probe.path / name)]
+    if found or not levels:
+        return found
+    return [f"{one.path.name}/{name}" for one in below for name in _datasets_in(one, levels - 1)]
 
 
 def _shows(path: Place) -> bool:

@@ -328,3 +328,17 @@ def test_a_source_tree_that_is_not_installed_works(tmp_path):
     assert {one["name"] for one in json.loads(listed.stdout)["formats"]} == registered.own_names()
     assert run("-m", "tokfmt", "info", FIXTURES / "megatron/gpt2_text_document.bin", "-q").returncode == 0
     assert "s3" in run("-c", "import tokfmt; tokfmt.open('xyz://a/b')").stderr
+
+
+@pytest.mark.parametrize("folder", ["{}", "split={}/lang=en", "de/{}"])
+def test_the_error_of_folders_of_splits_names_options_that_work(folder, tmp_path):
+    for split in ("test", "train", "validation"):
+        path = tmp_path / "d" / folder.format(split) / "a.jsonl"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps({"input_ids": [len(split)]}) + "\n")
+    with pytest.raises(UnknownFormatError, match="--recursive --split train,") as caught:
+        tokfmt.convert(tmp_path / "d", tmp_path / "o.jsonl")
+    example = re.search(r"such as (\S+);", str(caught.value))[1]
+    assert tokfmt.info(tmp_path / "d" / example).sequences == 1
+    tokfmt.convert(tmp_path / "d", tmp_path / "o.jsonl", recursive=True, split="train")
+    assert json.loads((tmp_path / "o.jsonl").read_text())["input_ids"] == [5]

@@ -5,6 +5,7 @@ import struct
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import zarr
 
@@ -96,3 +97,24 @@ def test_blocks_are_read_as_one_stream(made, stream, tmp_path):
     assert np.fromfile(tmp_path / "train.bin", "<u2").tolist() == stream.tolist() + [EOS] * added
     assert (done.separators["kept"], done.separators["added"]) == (int(np.count_nonzero(stream == EOS)), added)
     assert tokfmt.info(path, **how).layout == "stream"
+
+
+@pytest.mark.parametrize("eos", [None, EOS])
+def test_the_manifest_of_rows_counts_what_is_in_them(eos, stream, tmp_path):
+    """The samples of a recipe have their separators as content. Read in another way, they do not contradict it."""
+    (tmp_path / "x.jsonl").write_text("".join(json.dumps({"input_ids": one}) + "\n" for one in documents(stream)))
+    source = {"name": "x", "path": str(tmp_path / "x.jsonl"), "eos": EOS}
+    (tmp_path / "mix.toml").write_text(
+        f"tokfmt = 1\nseq_len = {WIDTH}\n[[source]]\n"
+        + "".join(f"{key} = {value!r}\n" for key, value in source.items())
+    )
+    path = tmp_path / "x.parquet"
+    tokfmt.convert(tmp_path / "mix.toml", path)
+    rows = [row["input_ids"] for row in pq.read_table(path).to_pylist()]
+    joined = np.concatenate(rows)
+    with tokfmt.open(path, options={"rows": "blocks"}, eos=eos) as dataset:
+        assert dataset[:].tolist()[: len(documents(stream))] == documents(joined)
+    with tokfmt.open(path, eos=eos) as dataset:
+        assert dataset[:].tolist() == [row[: len(row) - (eos is not None and row[-1] == EOS)] for row in rows]
+    assert tokfmt.check(path, deep=True, eos=eos)[0].errors == 0
+    assert tokfmt.check(path, deep=True, eos=eos, options={"rows": "blocks"})[0].errors == 0

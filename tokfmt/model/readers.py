@@ -154,6 +154,11 @@ class _Reader(Laid, TokenReader):
         return at if at < self.info.tokens else None
 
 
+def is_divided(reader: object) -> bool:
+    """Return whether separators were divided from the contents that a reader reads."""
+    return isinstance(reader, ContentReader) and reader.dataset.gap.id is not None
+
+
 def is_unfinished(reader: TokenReader) -> bool:
     """Return whether a stream of several sequences, each before its separator, ends without one."""
     if not isinstance(reader, ContentReader) or not reader.dataset.gap.alone or reader.dataset.spans.seamless:

@@ -121,12 +121,15 @@ class Manifest(NamedTuple):
         before, middle, after = dataset_path(self.path).name.rpartition(f".{next(iter(own))}")
         return [f"{before}.{name}{after}" for name in shares] if middle else []
 
-    def counts(self, split: object = None, *, samples: bool = False) -> Mapping[str, Any]:
+    def counts(self, split: object = None, *, samples: bool = False, divided: bool = False) -> Mapping[str, Any]:
         """Return a mapping with `sequences` and `tokens` of the dataset, or of one split if it has several.
 
         The mapping is empty if the counts cannot be compared: if sequences were split at separators inside them, or if
-        the manifest counts documents and `samples` is true, or the reverse.
+        the manifest counts documents and `samples` is true, or the reverse; or if separators are `divided` from what is
+        read, which the manifest counts as content.
         """
+        if divided and self.content.get("eos_stored") not in {"after", "before"}:
+            return {}
         if (self.rows or self.content.get("packed") is True) != samples:
             return {}
         losses, splits = self.content.get("losses"), self.content.get("splits")

@@ -30,7 +30,7 @@ from tokfmt.files.shard_names import names_by_directory, notes_on_shards, refuse
 from tokfmt.files.splits import notes_on_splits
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.gap import Gap
-from tokfmt.model.readers import ContentReader, dataset_of, from_reader
+from tokfmt.model.readers import ContentReader, dataset_of, from_reader, is_divided
 from tokfmt.model.separator import separator_beside
 from tokfmt.source.content import Manifest
 from tokfmt.source.discover import find_sources
@@ -467,7 +467,7 @@ def contradicted(source: Source, sequences: int, tokens: int | None) -> CorruptE
     (path,), (manifest,) = source.paths, source.manifests
     if manifest.ids != (source.separator.eos_id, source.bos_id):
         return None
-    stated = manifest.counts(reader.info.split, samples=reader.info.is_samples)
+    stated = manifest.counts(reader.info.split, samples=reader.info.is_samples, divided=is_divided(reader))
     for key, count in (("sequences", sequences), ("tokens", tokens)):
         expected = stated.get(key)
         if isinstance(expected, int) and count is not None and expected != count:

@@ -499,8 +499,7 @@ class _Checking:
             if self.handle is not None and vocabulary is not None and bare.axis is not None:
                 yield from tokenizer_findings(bare, bare.axis, self.handle, vocabulary)
         if self.deep:
-            counts, ids = (self.result.sequences, self.result.tokens), (source.separator.eos_id, source.bos_id)
-            yield from count_findings(dataset, *counts, *ids, samples=reader.info.is_samples, max_id=max_id)
+            yield from count_findings(dataset, source, self.result.sequences, self.result.tokens, max_id)
         if self.corpus is not None:
             yield from corpus_findings(bare, self.corpus)
 

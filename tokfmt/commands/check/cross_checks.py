@@ -45,7 +45,7 @@ from tokfmt.formats.flat import FlatFormat
 from tokfmt.model.batch import SEP
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.gap import Gap
-from tokfmt.model.readers import ContentReader, dataset_of, is_unfinished
+from tokfmt.model.readers import ContentReader, dataset_of, is_divided, is_unfinished
 from tokfmt.model.separator import unled
 from tokfmt.run.progress import Progress
 from tokfmt.source.content import Manifest, dataset_path
@@ -541,18 +541,13 @@ def shard_findings(dataset: SourceFiles) -> Iterator[Finding]:
 
 
 def count_findings(
-    dataset: SourceFiles,
-    sequences: int | None,
-    tokens: int | None,
-    eos_id: int | None,
-    bos_id: int | None = None,
-    *,
-    samples: bool = False,
-    max_id: int | None = None,
+    dataset: SourceFiles, source: Source, sequences: int | None, tokens: int | None, max_id: int | None = None
 ) -> Iterator[Finding]:
     """Compare the counts of a dataset with those of its manifest."""
-    path, manifest = dataset.path, own_manifest(dataset)
-    counts = manifest.counts(samples=samples)  # empty if the manifest counts several splits, and one was read
+    path, manifest, reader = dataset.path, own_manifest(dataset), source.reader
+    eos_id, bos_id = source.separator.eos_id, source.bos_id
+    # empty if the manifest counts several splits, and one was read
+    counts = manifest.counts(samples=reader.info.is_samples, divided=is_divided(reader))
     alike = manifest.ids == (eos_id, bos_id)  # otherwise only one counts them
     compared = [("sequences", sequences), ("tokens", tokens if alike else None)]
     different = [(key, found, counts.get(key)) for key, found in compared if found not in (None, counts.get(key))]
@@ -577,9 +572,7 @@ def stored_count_findings(dataset: SourceFiles, source: Source) -> Iterator[Find
     info = reader.info
     if info.separators in (Separators.NONE, Separators.TRAILING):
         tokens = info.tokens if info.separators is Separators.NONE else None
-        tokens = tokens if source.bos_id is None else None
-        ids = source.separator.eos_id, source.bos_id
-        yield from count_findings(dataset, info.sequences, tokens, *ids, samples=info.is_samples)
+        yield from count_findings(dataset, source, info.sequences, tokens if source.bos_id is None else None)
 
 
 def _number(value: object) -> str:
