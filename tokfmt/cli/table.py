@@ -1,10 +1,9 @@
-"""A table that a command prints: one value, and its renderers for plain text, a terminal and the HTML page."""
+"""A table that a command prints: one value, and its renderers for plain text and a terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from tokfmt.wording import columns, printable
@@ -12,17 +11,6 @@ from tokfmt.wording import columns, printable
 if TYPE_CHECKING:
     from rich.box import Box
     from rich.table import Table as RichTable
-
-
-class Markup(str):
-    """HTML that needs no escaping."""
-
-    __slots__ = ()
-
-
-def safe(value: object) -> str:
-    """Return text as HTML, with visible control characters."""
-    return value if isinstance(value, Markup) else escape(printable(str(value)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +43,3 @@ class Table:
         for row, style in zip(self.rows, styles or [""] * len(self.rows), strict=True):
             table.add_row(*row, style=style)
         return table
-
-    def html(self, kind: str = "") -> Markup:
-        """Return the table as HTML of a class."""
-
-        def cells(tag: str, row: Sequence[object]) -> str:
-            kinds = (' class="word"' if number in self.words else "" for number in range(len(row)))
-            return "".join(f"<{tag}{word}>{safe(cell)}</{tag}>" for word, cell in zip(kinds, row, strict=True))
-
-        body = "".join(f"<tr>{cells('td', row)}</tr>" for row in self.rows)
-        head = f"<thead><tr>{cells('th', self.heads)}</tr></thead>"
-        return Markup(f'<div class="scroll"><table class="{kind}">{head}<tbody>{body}</tbody></table></div>')
