@@ -8,7 +8,7 @@ laid_reader     the axis of a destination, which writers store
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.findings import ignore
-from tokfmt.core.ragged import Ragged, Tokens, offsets_of
-from tokfmt.core.reader import U8, U64, WINDOW, Axis, Info, Layout, Piece, Separators, TokenReader
+from tokfmt.core.ragged import Tokens
+from tokfmt.core.reader import U8, U64, Axis, Info, Layout, Piece, Separators, TokenReader
 from tokfmt.files.place import Place
 from tokfmt.model.batch import AFTER, BEFORE, MASKED_END, SEP, UNENDED, Batch, Boundaries
 from tokfmt.model.dataset import Dataset
@@ -320,16 +320,6 @@ def with_own_separators(reader: TokenReader, separator: int | None) -> TokenRead
     is_closed = found.info.tokens - reader.info.tokens == reader.info.sequences
     found.info = replace(found.info, separators=Separators.TRAILING if is_closed else Separators.NONE)
     return found
-
-
-def batches_of(reader: TokenReader, first: int, last: int, size: int = WINDOW) -> Iterator[Ragged]:
-    """Yield the sequences `first <= i < last` of a reader of contents, in batches of about `size` tokens.
-
-    Each sequence is read by its own end, whatever positions presume.
-    """
-    for batch in dataset_of(reader).batches(size, first, last):
-        tokens, lengths = batch.content()
-        yield Ragged(tokens.astype(reader.info.dtype, copy=False), offsets_of(lengths))
 
 
 _ALL = frozenset({"embedded-separators", "empty-sequences"})
