@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +19,7 @@ if TYPE_CHECKING:
 
 _LINES = 15
 _FIELDS = 200  # characters
-_EPILOG = examples(
-    "tokfmt info pack.pbin", "tokfmt info corpus.jsonl",
-)  # fmt: skip
+_EPILOG = examples("tokfmt info pack.pbin", "tokfmt info corpus.jsonl")
 
 
 @click.command("info", cls=Command, epilog=_EPILOG, no_args_is_help=True)
@@ -48,106 +47,62 @@ def command(path: str, *, as_json: bool, quiet: bool, debug: bool, **given: Any)
 
 def lines(found: Overview, *, notes: bool = True) -> list[str]:
     """Return the facts of a dataset in words, at most 15 lines. The notes are added as far as there is room."""
-    rows = [
-        ("layout", _layout(found)),
-        ("size", _size(found)),
-        ("samples", _samples(found)),
-        ("fields", shortened(", ".join(map(printable, found.fields)), _FIELDS)),
-        (
-            "sequences",
-            _count(found.sequences, found.counts_from, is_divided=found.eos_id is not None or found.layout != "stream"),
-        ),
-        ("tokens", _tokens(found)),
-        ("dtype", _dtype(found)),
-        ("largest ID", _largest(found)),
-        ("separator", _separator(found)),
-        ("tokenizer", _tokenizer(found)),
-        ("manifest", _manifest(found)),
-        ("first IDs", " ".join(map(str, found.ids or ()))),
-        ("first words", found.text or ""),
-    ]
-    told = [f"{printable(found.path)}: {found.format}, {found.title}"]
-    told += [f"  {name:<12}{printable(words)}" for name, words in rows if words]
-    listed = list(found.notes) if notes else []
-    room = _LINES - len(told)
+    rows = [f"  {name:<12}{printable(words)}" for name, words in _facts(found) if words]
+    room, listed = _LINES - 1 - len(rows), list(found.notes) if notes else []
     if len(listed) > room:
-        hidden = len(listed) - room + 1
-        listed = [*listed[: room - 1], f"{counted(hidden, 'other note')}; --json lists all"]
-    return [*told, *(f"  {'note':<12}{printable(text)}" for text in listed)]
+        listed[room - 1 :] = [f"{counted(len(listed) - room + 1, 'other note')}; --json lists all"]
+    rows += [f"  {'note':<12}{printable(text)}" for text in listed]
+    return [f"{printable(found.path)}: {found.format}, {found.title}", *rows]
 
 
-def _layout(found: Overview) -> str:
-    others = {name: value for name, value in found.extras.items() if name != "dtype" or found.dtype is None}
-    return ", ".join(filter(None, (found.layout, listed_facts(others))))
+def _facts(found: Overview) -> Iterator[tuple[str, str]]:
+    """Yield the name of each line and its words, which are empty if the fact is not known."""
+    extras, files = dict(found.extras), counted(found.files, "file")
+    stored = extras.pop("dtype", found.dtype) if found.dtype else None
+    yield "layout", ", ".join(filter(None, (found.layout, listed_facts(extras))))
+    yield "size", files if found.size_bytes is None else f"{human_bytes(found.size_bytes)} in {files}"
+    if found.layout != "samples" and found.samples is not None and found.sample_length is not None:
+        positions, full = found.samples * found.sample_length, ""
+        if found.padding is not None and positions:
+            full = f", {10_000 * (positions - found.padding) // positions / 100:.4g} % full"  # rounded down
+        yield "samples", f"{found.samples:,} of {found.sample_length:,}{full}"
+    yield "fields", shortened(", ".join(map(printable, found.fields)), _FIELDS)
+    is_divided = found.eos_id is not None or found.layout != "stream"
+    unknown = "not known; tokfmt stats counts them" if is_divided else "not known; --eos ID divides the stream"
+    yield "sequences", unknown if found.sequences is None else _count(found, found.sequences)
+    if found.layout != "text" or found.tokens is not None:
+        yield "tokens", _tokens(found)
+    yield "dtype", f"{found.dtype}{f', stored as {stored}' if stored != found.dtype else ''}" if found.dtype else ""
+    if found.max_id is not None:
+        origins = {"dataset": "", "manifest": " (by the manifest)"}
+        yield "largest ID", f"{found.max_id:,}{origins.get(found.max_id_from, f' in the first {found.max_id_from}')}"
+    if found.eos_id is not None:
+        yield "separator", separator_words(found.eos_id, found.eos_from, found.eos_seen)
+    elif found.layout != "text" and found.eos_from:
+        yield "separator", f"none ({found.eos_from})"
+    elif found.layout != "text" and found.separators not in (None, "none"):
+        yield "separator", "not known; --eos ID states it"
+    if (made := found.tokenizer) is not None:
+        yield "tokenizer", f"{made['name'] or 'of no name'} (digest {made['digest'][:8]}, by the manifest)"
+    yield "manifest", _manifest(found)
+    yield "first IDs", " ".join(map(str, found.ids or ()))
+    yield "first words", found.text or ""
 
 
-def _dtype(found: Overview) -> str:
-    stored = found.extras.get("dtype", found.dtype)
-    return f"{found.dtype}{f', stored as {stored}' if stored != found.dtype else ''}" if found.dtype else ""
-
-
-def _size(found: Overview) -> str:
-    files = counted(found.files, "file")
-    return files if found.size_bytes is None else f"{human_bytes(found.size_bytes)} in {files}"
-
-
-def _count(number: int | None, origin: str, *, is_divided: bool = True) -> str:
-    if number is None:
-        return "not known; tokfmt stats counts them" if is_divided else "not known; --eos ID divides the stream"
-    return f"{number:,}{' (by the manifest)' if origin == 'manifest' else ''}"
-
-
-def _samples(found: Overview) -> str:
-    """Return the samples that a stream is stored in, and how full they are, rounded down."""
-    if found.layout == "samples" or found.samples is None or found.sample_length is None:
-        return ""
-    samples = f"{found.samples:,} of {found.sample_length:,}"
-    if found.padding is None or not found.samples:
-        return samples
-    positions = found.samples * found.sample_length
-    hundredths = 10_000 * (positions - found.padding) // positions
-    return f"{samples}, {hundredths / 100:.4g} % full"
+def _count(found: Overview, number: int) -> str:
+    return f"{number:,}{' (by the manifest)' if found.counts_from == 'manifest' else ''}"
 
 
 def _tokens(found: Overview) -> str:
-    if found.layout == "text" and found.tokens is None:
-        return ""
+    """Return the number of tokens, of those with separators, and of padding that is in no samples of one length."""
     if found.tokens is None and found.stored_tokens is not None:
         return f"{found.stored_tokens:,} with separators"
+    words = "not known; tokfmt stats counts them" if found.tokens is None else _count(found, found.tokens)
     if found.layout == "samples" and found.sample_length is not None:
-        return f"{_count(found.tokens, found.counts_from)}, in samples of {found.sample_length:,}"
-    return f"{_count(found.tokens, found.counts_from)}{_stored(found)}"
-
-
-def _stored(found: Overview) -> str:
-    """Return the number of tokens with separators, and of padding that is in no samples of one length."""
-    padding = f"; {found.padding:,} of padding" if found.padding and not found.samples else ""
-    if found.tokens is None or found.stored_tokens is None or found.stored_tokens <= found.tokens:
-        return padding
-    return f"; {found.stored_tokens:,} with separators{padding}"
-
-
-def _largest(found: Overview) -> str:
-    if found.max_id is None:
-        return ""
-    origins = {"dataset": "", "manifest": " (by the manifest)"}
-    return f"{found.max_id:,}{origins.get(found.max_id_from, f' in the first {found.max_id_from}')}"
-
-
-def _separator(found: Overview) -> str:
-    if found.eos_id is not None:
-        return separator_words(found.eos_id, found.eos_from, found.eos_seen)
-    if found.layout == "text":
-        return ""
-    if found.eos_from:
-        return f"none ({found.eos_from})"
-    return "" if found.separators in (None, "none") else "not known; --eos ID states it"
-
-
-def _tokenizer(found: Overview) -> str:
-    if found.tokenizer is None:
-        return ""
-    return f"{found.tokenizer['name'] or 'of no name'} (digest {found.tokenizer['digest'][:8]}, by the manifest)"
+        return f"{words}, in samples of {found.sample_length:,}"
+    if found.tokens is not None and found.stored_tokens is not None and found.stored_tokens > found.tokens:
+        words += f"; {found.stored_tokens:,} with separators"
+    return words + (f"; {found.padding:,} of padding" if found.padding and not found.samples else "")
 
 
 def _manifest(found: Overview) -> str:

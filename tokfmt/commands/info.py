@@ -61,7 +61,7 @@ class Written:
     more_sources: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
     """The facts that identify a dataset.
 
@@ -107,22 +107,22 @@ class Overview:
     sequences: int | None
     tokens: int | None
     counts_from: str
-    stored_tokens: int | None
-    samples: int | None
-    sample_length: int | None
-    padding: int | None
-    columns: Mapping[str, int] | None
-    dtype: str | None
+    stored_tokens: int | None = None
+    samples: int | None = None
+    sample_length: int | None = None
+    padding: int | None = None
+    columns: Mapping[str, int] | None = None
+    dtype: str | None = None
     max_id: int | None
     max_id_from: str
     eos_id: int | None
     eos_from: str
     eos_seen: str
-    separators: str | None
+    separators: str | None = None
     tokenizer: Mapping[str, str] | None
     manifest: Written | None
     ids: tuple[int, ...] | None
-    text: str | None
+    text: str | None = None
     notes: tuple[str, ...]
     fields: tuple[str, ...] = ()
 
@@ -168,30 +168,27 @@ def _overview(datasets: Sequence[SourceFiles], request: SourceRequest, handle: T
             extras |= source.reader.info.masks
     finally:
         source.reader.close()
-    ids = facts.get("ids")
-    if ids and facts.get("text") is None:
-        facts["text"] = _text(handle if handle is not None else _quick_tokenizer(manifest), ids)
-    facts["notes"] = tuple(_with_browse(note, source) for note in facts["notes"])
-    size, made = _size(datasets), manifest.tokenizer
+    if facts["ids"] and "text" not in facts and (decoder := handle or _quick_tokenizer(manifest)) is not None:
+        words = decoder.decoder(lenient=True).decode(np.array(facts["ids"], np.uint32))
+        facts["text"] = shortened(str(words), _CHARACTERS)
+    listed = "; tokfmt browse lists the datasets in a directory"
+    facts["notes"] = tuple(
+        note + listed * (note.removeprefix("left out: ") in source.left_out) for note in facts["notes"]
+    )
+    made, files = manifest.tokenizer, [file for one in datasets for file in one.files]
     return Overview(
         path=str(source.paths[0]),
         format=source.format.name,
         title=source.format.title,
         extras=extras,
-        files=sum(len(one.files) for one in datasets),
-        size_bytes=size,
+        files=len(files),
+        size_bytes=int(extent(files)["bytes"]) if len(files) <= _FILES else None,
         eos_id=source.separator.eos_id,
         eos_from=source.separator.source,
         tokenizer=None if made is None else {"name": str(made.get("name") or ""), "digest": str(made["digest"])},
         manifest=_written(manifest),
         **facts,
     )
-
-
-def _with_browse(note: str, source: Source) -> str:
-    """Return a note; the one on what a directory holds besides the dataset names the command that lists it."""
-    is_left_out = note.removeprefix("left out: ") in source.left_out
-    return f"{note}; tokfmt browse lists the datasets in a directory" if is_left_out else note
 
 
 def _of_records(source: Source, records: RecordReader, manifest: Manifest) -> dict[str, Any]:
@@ -206,18 +203,11 @@ def _of_records(source: Source, records: RecordReader, manifest: Manifest) -> di
         "sequences": count if count is not None else stated.get("sequences"),
         "tokens": stated.get("tokens"),
         "counts_from": "dataset" if count is not None else "manifest" if stated else "",
-        "stored_tokens": None,
-        "samples": None,
-        "sample_length": None,
-        "padding": None,
-        "columns": None,
-        "dtype": None,
         "max_id": top,
         "max_id_from": "" if top is None else "manifest",
         "eos_seen": source.separator.seen,
-        "separators": None,
         "ids": tuple(value[:_IDS]) if isinstance(value, list) else None,
-        "text": shortened(value, _CHARACTERS) if isinstance(value, str) else None,
+        **({"text": shortened(value, _CHARACTERS)} if isinstance(value, str) else {}),
         "notes": source.notes,
         "fields": facts.fields,
     }
@@ -245,23 +235,25 @@ def _of_tokens(source: Source, stored: TokenReader, request: SourceRequest, mani
         counts = {"sequences": axis.info.sequences, "tokens": axis.info.tokens}
     stated = _stated_counts(source, manifest, about.split, samples=about.is_samples)
     top, top_from = _largest(stored, manifest, computed=source.format.is_computed)
-    counts_of_padding = stored.padding_counts()
-    made = 0 if counts_of_padding is None else counts_of_padding.separators
+    seen, padding = source.separator.seen, stored.padding_counts()
+    if not seen and eos_id is not None and about.separators.alone:
+        head = stored.tokens(0, min(about.tokens, _FIRST))
+        seen = "" if not len(head) or (head == eos_id).any() else f"not among the first {len(head):,} tokens"
+    inserted = 0 if padding is None else padding.separators
     return {
         "layout": about.layout.value,
         "sequences": (counts or stated).get("sequences"),
         "tokens": (counts or stated).get("tokens"),
         "counts_from": "dataset" if counts else "manifest" if stated else "",
-        "stored_tokens": about.beginning_of if about.beginning else about.tokens - made,
+        "stored_tokens": about.beginning_of if about.beginning else about.tokens - inserted,
         **_samples(stored),
         "columns": about.columns,
         "dtype": str(about.dtype),
         "max_id": top,
         "max_id_from": top_from,
-        "eos_seen": source.separator.seen or _unseen(stored, eos_id),
+        "eos_seen": seen,
         "separators": about.separators.value,
         "ids": tuple(_first_ids(axis, eos_id).tolist()),
-        "text": None,
         "fields": about.fields,
         "notes": (*notes, *likely_separator(stored, source.separator)),
     }
@@ -269,29 +261,21 @@ def _of_tokens(source: Source, stored: TokenReader, request: SourceRequest, mani
 
 def _samples(stored: TokenReader) -> dict[str, int | None]:
     """Return the number and the length of the samples that a stored axis is in, and their padding."""
-    about = stored.info
-    counts = stored.padding_counts()
+    about, counts = stored.info, stored.padding_counts()
     if about.is_samples or counts is None:
-        whole = about.is_samples and about.sample_length is not None and not about.beginning
-        return {
-            "samples": about.sequences if whole else None,
-            "sample_length": about.sample_length,
-            "padding": None,
-        }
+        is_whole = about.is_samples and about.sample_length is not None and not about.beginning
+        return {"samples": about.sequences if is_whole else None, "sample_length": about.sample_length}
     length = counts.sample_length
-    if length is None:
-        return {"samples": None, "sample_length": None, "padding": counts.padding}
-    return {"samples": counts.positions // length, "sample_length": length, "padding": counts.padding}
+    samples = None if length is None else counts.positions // length
+    return {"samples": samples, "sample_length": length, "padding": counts.padding}
 
 
 def _stated_counts(
     source: Source, manifest: Manifest, split: str | None, *, samples: bool = False
 ) -> Mapping[str, Any]:
     """Return the counts of the manifest if it counts what is read here; else an empty mapping."""
-    same = manifest.content.get("format") == source.format.name and manifest.ids == (
-        source.separator.eos_id,
-        source.bos_id,
-    )
+    ids = source.separator.eos_id, source.bos_id
+    same = manifest.content.get("format") == source.format.name and manifest.ids == ids
     return manifest.counts(split, samples=samples) if same else {}
 
 
@@ -302,20 +286,11 @@ def _largest(stored: TokenReader, manifest: Manifest, *, computed: bool) -> tupl
         return about.max_id, "dataset"
     if isinstance(stated, int) and stated >= 0 and not computed:
         return stated, "manifest"
-    few = _FIRST if computed or about.tokens > _COUNTED else _COUNTED
-    read = min(about.tokens, few)
+    read = min(about.tokens, _FIRST if computed or about.tokens > _COUNTED else _COUNTED)
     if not read:
         return None, ""
     top = max(largest_id(stored.tokens(a, b)) for a, b in windows(0, read))
     return top, "dataset" if read == about.tokens and not about.beginning else f"{read:,} tokens"
-
-
-def _unseen(stored: TokenReader, eos_id: int | None) -> str:
-    """Return how many of the first tokens of a stream have no separator among them, in words; "" if one of them is."""
-    if eos_id is None or not stored.info.separators.alone:
-        return ""
-    head = stored.tokens(0, min(stored.info.tokens, _FIRST))
-    return "" if not len(head) or (head == eos_id).any() else f"not among the first {len(head):,} tokens"
 
 
 def _first_ids(axis: TokenReader, eos_id: int | None) -> Tokens:
@@ -332,13 +307,6 @@ def _first_ids(axis: TokenReader, eos_id: int | None) -> Tokens:
     return head[: int(ends[0] - bounds[0]) if len(ends) else 0][:_IDS]
 
 
-def _text(tokenizer: Any, ids: Sequence[int]) -> str | None:
-    """Return the text of token IDs; None without a tokenizer."""
-    if tokenizer is None:
-        return None
-    return shortened(str(tokenizer.decoder(lenient=True).decode(np.array(ids, np.uint32))), _CHARACTERS)
-
-
 def _quick_tokenizer(manifest: Manifest) -> Any:
     """Return the tokenizer of the manifest if its file is where the manifest states it, small and unchanged."""
     made = manifest.tokenizer
@@ -351,12 +319,6 @@ def _quick_tokenizer(manifest: Manifest) -> Any:
             tokenizer = tokenizer_of(str(place), local=True)
             return tokenizer if tokenizer is not None and tokenizer.digest == made["digest"] else None
     return None
-
-
-def _size(datasets: Sequence[SourceFiles]) -> int | None:
-    """Return the size of a dataset in bytes; None for more than 10,000 files."""
-    files = [file for one in datasets for file in one.files]
-    return int(extent(files)["bytes"]) if len(files) <= _FILES else None
 
 
 def _written(manifest: Manifest) -> Written | None:
