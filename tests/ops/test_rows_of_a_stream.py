@@ -10,6 +10,7 @@ import pytest
 import zarr
 
 import tokfmt
+from tokfmt.errors import OptionError
 
 EOS = 7
 WIDTH = 16
@@ -71,6 +72,19 @@ def parquet(path, stream):
     return converted(path.with_suffix(".parquet"), stream, "parquet")
 
 
+def megatron(path, stream):
+    """An index whose sequences are rows, as Pythia publishes them."""
+    rows = stream.reshape(-1, WIDTH)
+    path = path.with_name("x_document.bin")
+    path.write_bytes(rows.astype("<u2").tobytes())
+    count, starts = len(rows), np.arange(len(rows)) * 2 * WIDTH
+    head = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, count, count + 1)
+    lengths = np.full(count, WIDTH, "<i4").tobytes()
+    index = lengths + starts.astype("<i8").tobytes() + np.arange(count + 1, dtype="<i8").tobytes()
+    path.with_suffix(".idx").write_bytes(head + index)
+    return {}
+
+
 def converted(path, stream, name):
     flat = path.parent / "rows.jsonl"
     flat.write_text("".join(f'{{"input_ids": {row.tolist()}}}\n' for row in stream.reshape(-1, WIDTH)))
@@ -82,11 +96,14 @@ def write_json(path, content):
     Path(path).write_text(json.dumps(content))
 
 
-@pytest.mark.parametrize("made", [mds, litdata, levanter, parquet])
+FLAT = [mds, litdata, levanter, megatron]
+
+
+@pytest.mark.parametrize("made", [*FLAT, parquet])
 def test_blocks_are_read_as_one_stream(made, stream, tmp_path):
     path = tmp_path / "x"
     options = made(path, stream)
-    path = next(tmp_path.glob("x*"))
+    path = min(tmp_path.glob("x*"))
     with tokfmt.open(path, format=made.__name__, options=options, eos="none") as dataset:
         assert dataset[:].tolist() == stream.reshape(-1, WIDTH).tolist()
     how = {"format": made.__name__, "eos": EOS, "options": {**options, "rows": "blocks"}}
@@ -118,3 +135,40 @@ def test_the_manifest_of_rows_counts_what_is_in_them(eos, stream, tmp_path):
         assert dataset[:].tolist() == [row[: len(row) - (eos is not None and row[-1] == EOS)] for row in rows]
     assert tokfmt.check(path, deep=True, eos=eos)[0].errors == 0
     assert tokfmt.check(path, deep=True, eos=eos, options={"rows": "blocks"})[0].errors == 0
+
+
+@pytest.mark.parametrize("made", FLAT)
+def test_tokens_that_a_block_repeats_are_left_out(made, stream, tmp_path):
+    """A trainer's rows have the first token of the next row as their last label."""
+    step = WIDTH - 1
+    whole = stream[: 12 * step + 1]
+    rows = np.concatenate([whole[at * step : at * step + WIDTH] for at in range(12)])
+    options = made(tmp_path / "x", rows) | {"rows": "blocks"}
+    path = min(tmp_path.glob("x*"))
+    how = {"format": made.__name__, "eos": EOS}
+    assert any("overlap=1" in note for note in tokfmt.info(path, options=options, **how).notes)
+    with tokfmt.open(path, options={**options, "overlap": 1}, **how) as dataset:
+        assert dataset[:].tolist() == documents(whole)
+        places = [dataset.reader.locate(position) for position in (0, len(dataset[0]))]
+        assert places[1] is not None
+    for overlap, many in ((WIDTH, None), (0, documents(rows))):
+        if many is None:
+            with pytest.raises(OptionError, match=f"overlap={overlap}"):
+                tokfmt.open(path, options={**options, "overlap": overlap}, **how)
+        else:
+            with tokfmt.open(path, options={**options, "overlap": overlap}, **how) as dataset:
+                assert dataset[:].tolist() == many
+
+
+def test_rows_are_not_reported_as_cut_documents(stream, tmp_path):
+    """Some end with the separator by chance. Through a table, the others do not get one in silence."""
+    stream[[WIDTH - 1, 5 * WIDTH - 1]] = EOS
+    megatron(tmp_path / "x", stream)
+    path = tmp_path / "x_document.bin"
+    assert set(tokfmt.check(path, deep=True, eos=EOS)[0].counts) == {"TF946"}
+    tokfmt.convert(path, tmp_path / "x.parquet", eos=EOS)
+    back = tokfmt.convert(tmp_path / "x.parquet", tmp_path / "back_document.bin")
+    assert back.separators["added"] == 12
+    assert any("10 of its sequences" in note and "--to-eos none" in note for note in back.notes)
+    tokfmt.convert(tmp_path / "x.parquet", tmp_path / "none_document.bin", to_eos="none")
+    assert len(np.fromfile(tmp_path / "none_document.bin", "<u2")) == len(stream) - 2

@@ -76,12 +76,21 @@ from tokfmt.core.reader import (
     windows,
 )
 from tokfmt.core.widths import contradicted_width
-from tokfmt.errors import NO_DAMAGE, ConversionError, CorruptError, FormatError, UnsafeError, UnsupportedError
+from tokfmt.errors import (
+    NO_DAMAGE,
+    ConversionError,
+    CorruptError,
+    FormatError,
+    OptionError,
+    UnsafeError,
+    UnsupportedError,
+)
 from tokfmt.files.fields import Section
 from tokfmt.files.file import Ends, File, everything_in, names_in, natural_key
 from tokfmt.files.place import AnyPlace, Place
 from tokfmt.files.shard_names import follows
 from tokfmt.files.side_by_side import side_by_side
+from tokfmt.formats.blocks import shared_note, unrepeated
 from tokfmt.formats.files_ahead import FilesAhead, parts_of
 from tokfmt.formats.index_ends import indexes_of_others
 from tokfmt.formats.row_reader import RowGroup, StoredReader, decoder_of
@@ -666,6 +675,24 @@ def _whole_cuts(stored: TokenReader, maximum: int) -> Iterator[Cut]:
         first, number = last, number + 1
 
 
+def _as_stream(layout: FileLayout, overlap: int | None) -> FileLayout:
+    """Return rows that are blocks of a stream as that stream. The tokens that each row repeats are left out."""
+    starts, entries, extents = layout.starts, layout.entries, list(layout.extents)
+    if starts is None and entries is not None:
+        starts = entries.offsets(0, entries.sequences)
+    lengths = np.unique(np.diff(starts)) if starts is not None else np.empty(0, np.int64)
+    row = int(lengths[0]) if len(lengths) == 1 and not any(one.tokens % int(lengths[0] or 1) for one in extents) else 0
+    notes = layout.notes
+    if overlap:
+        if row <= overlap:
+            found = "rows of several lengths" if not row else f"rows of {counted(row, 'token')}"
+            raise OptionError(f"overlap={overlap}: it needs rows of one length, above {overlap} (found {found})")
+        extents = [unrepeated(one, row, overlap, continued=k > 0) for k, one in enumerate(extents)]
+    elif row and overlap is None and (note := shared_note(extents[0], row, "rows=blocks")):
+        notes = (*notes, note)
+    return replace(layout, extents=extents, starts=None, entries=None, separators=Separators.AFTER, notes=notes)
+
+
 def files_named(directory: Place, pattern: re.Pattern[str]) -> list[Place]:
     """Return the files of a directory whose names match, in natural order of the first group or the name.
 
@@ -983,7 +1010,7 @@ class FlatFormat(Format):
             return Unreadable(self.unsafe if is_unsafe else self.unreadable, paths[0], error)
         layout = certain(layout) if hints.allow_partial else layout
         if getattr(options, "rows", None) == "blocks":
-            layout = replace(layout, starts=None, entries=None, separators=Separators.AFTER)
+            layout = _as_stream(layout, getattr(options, "overlap", None))
         return self.inspection(self, paths, options, hints, layout)
 
     def writer(self, path: Path, options: Any, target: Target) -> TokenWriter:

@@ -56,6 +56,7 @@ class ReadOptions:
     rows: Literal["documents", "blocks"] = option(
         "documents", "rows are documents, or blocks of a stream that --eos splits"
     )
+    overlap: int | None = option(None, "tokens of a block that repeat the block before, which are left out", minimum=0)
 
 
 class Shard(NamedTuple):

@@ -94,6 +94,7 @@ class ReadOptions:
     rows: Literal["documents", "blocks"] = option(
         "documents", "rows are documents, or blocks of a stream that --eos splits"
     )
+    overlap: int | None = option(None, "tokens of a block that repeat the block before, which are left out", minimum=0)
     loss_mask: MaskChoice | None = option(None, MASK_CHOICES)
 
 

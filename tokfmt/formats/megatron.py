@@ -131,6 +131,10 @@ class ReadOptions:
     dtype: Literal["uint8", "uint16", "int32", "int64"] | None = option(
         None, "dtype of the tokens, if the index states a wrong one"
     )
+    rows: Literal["documents", "blocks"] = option(
+        "documents", "rows are documents, or blocks of a stream that --eos splits"
+    )
+    overlap: int | None = option(None, "tokens of a block that repeat the block before, which are left out", minimum=0)
 
 
 @dataclass(frozen=True, slots=True)

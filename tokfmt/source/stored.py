@@ -373,7 +373,7 @@ def without_ends(
     separator, path = source.separator, source.paths[0]
     is_content = not separator.is_stored or separator.is_none
     if eos_id is None or is_content or eos_id in (axis.info.eos_id, axis.info.free_of):
-        return axis, []
+        return axis, [] if eos_id is None else _on_bare(source, eos_id)
     if source.bos_id is not None and isinstance(axis, ContentReader):
         axis = ContentReader(unled(axis.dataset))  # A separator is behind the content, and the lead in front of both.
     extents = from_reader(axis)
@@ -391,6 +391,16 @@ def without_ends(
         return axis, []
     those = "its sequences end" if closed == count else f"{closed:,} of {counted(count, 'sequence')} end"
     return reader, [f"{those} with the separator {eos_id} already; they do not get a second one"]
+
+
+def _on_bare(source: Source, eos_id: int) -> list[str]:
+    """Return a note on sequences that get a separator which they alone lacked before, by the manifest."""
+    counts = source.manifests[0].content.get("separators") if source.manifests else None
+    bare, dropped = (counts.get(key) if isinstance(counts, dict) else 0 for key in ("bare", "dropped"))
+    if source.separator.is_stored or not (isinstance(bare, int) and bare and dropped):
+        return []
+    those = f"{bare:,} of its sequences had no separator where others had one, by its manifest"
+    return [f"{those}; each gets {eos_id}. --to-eos none writes none"]
 
 
 def decided(

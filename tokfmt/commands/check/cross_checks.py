@@ -403,7 +403,7 @@ class Endings:
         elif self.inside[0] > self.ended / 2:  # A full stop ends most texts as well.
             return
         of, first = f"of {count:,} documents", "first: document"
-        if self.ended and self.lack[0]:
+        if self.ended and self.lack[0] and not _are_rows(self.reader):
             problem = f"{self.lack[0]:,} {of} do not end with the separator {self.eos_id:,}, as others do"
             remedy = "They may be cut: compare them with their source"
             yield Finding("TF944", "warning", str(path), f"{problem} ({first} {self.lack[1]:,})", remedy)
@@ -437,6 +437,15 @@ def _closed(reader: TokenReader) -> Iterator[tuple[NDArray[np.int64], NDArray[np
     for a, b in windows(0, len(dataset)):
         starts, stops, beside = dataset.contents(a, b)
         yield np.arange(a, b), beside & SEP != 0, stops - starts
+
+
+def _are_rows(reader: TokenReader) -> bool:
+    """Return whether all sequences but the last have one length, with their separators: rows that were cut alike."""
+    spans, lengths = dataset_of(reader).spans, set[int]()
+    for a, b in windows(0, spans.count - 1, _STARTS):
+        starts, stops = spans.extents(a, b)
+        lengths.update(np.unique(stops - starts)[:2].tolist())
+    return len(lengths) == 1 and spans.count > _FEWEST and lengths != {1}
 
 
 def _usual_end(reader: TokenReader) -> int | None:

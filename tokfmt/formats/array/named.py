@@ -22,7 +22,8 @@ from tokfmt.files.fields import Section
 from tokfmt.files.file import File, natural_key, open_file
 from tokfmt.files.place import Place
 from tokfmt.formats.array.options import ReadOptions
-from tokfmt.formats.array.shapes import Virtual, boundaries_of, shaped
+from tokfmt.formats.array.shapes import boundaries_of, shaped
+from tokfmt.formats.blocks import Virtual
 from tokfmt.formats.cells import Cells
 from tokfmt.formats.flat import Extent, FileLayout
 from tokfmt.formats.npy import MAGIC, header_of

@@ -14,72 +14,10 @@ from tokfmt.errors import CorruptError, OptionError
 from tokfmt.files.fields import Field, Section
 from tokfmt.files.file import File
 from tokfmt.formats.array.options import ReadOptions
+from tokfmt.formats.blocks import shared_note, unrepeated
 from tokfmt.formats.flat import Extent, FileLayout, stated_tokens, whole_tokens
 from tokfmt.formats.npy import Header, header_of
 from tokfmt.wording import counted
-
-_LOOKED_AT = 1 << 20  # IDs whose rows are compared with their neighbors
-_FEW_ROWS = 8  # that many show whether neighbors have one token in common
-
-
-class Virtual(File):
-    """A file whose bytes are computed from those of another one. Picklable."""
-
-    is_plain = False
-    base: File
-
-    def __init__(self, base: File, **state: object) -> None:
-        self.__setstate__({"path": base.path, "identity": base.identity, "may_be_page": False, "base": base, **state})
-
-    def __getstate__(self) -> dict[str, object]:
-        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
-
-    def close(self) -> None:
-        super().close()
-        self.base.close()
-
-
-class Unrepeated(Virtual):
-    """Rows without the tokens at their beginning that repeat the row before."""
-
-    begin: int
-    rows: int
-    row: int
-    overlap: int
-    width: int
-
-    @property
-    def size(self) -> int:
-        return (self.overlap + self.rows * (self.row - self.overlap)) * self.width if self.rows else 0
-
-    def to_stored_offset(self, offset: int) -> int | None:
-        token, byte = divmod(offset, self.width)
-        step = self.row - self.overlap
-        row, column = divmod(token - self.overlap, step) if token >= self.overlap else (0, token - self.overlap)
-        return self.base.to_stored_offset(self.begin + (row * self.row + self.overlap + column) * self.width + byte)
-
-    def from_stored_offset(self, offset: int) -> int | None:
-        stored = self.base.from_stored_offset(offset)
-        if stored is None or not 0 <= stored - self.begin < self.rows * self.row * self.width:
-            return None
-        token, byte = divmod(stored - self.begin, self.width)
-        row, column = divmod(token, self.row)
-        if row and column < self.overlap:  # It repeats the end of the row before.
-            row, column = row - 1, column + self.row - self.overlap
-        return (row * (self.row - self.overlap) + column) * self.width + byte
-
-    def read_into(self, offset: int, buffer: memoryview) -> None:
-        out, step = buffer.cast("B"), (self.row - self.overlap) * self.width
-        lead = self.overlap * self.width
-        first = max(0, min(lead - offset, len(out)))
-        out[:first] = self.base.read(self.begin + offset, first)
-        if len(out) == first:
-            return
-        start = offset + first - lead
-        row, last = start // step, -(-(start + len(out) - first) // step)
-        size = self.row * self.width
-        stored = np.frombuffer(self.base.read(self.begin + row * size, (last - row) * size), np.uint8).reshape(-1, size)
-        out[first:] = stored[:, lead:].reshape(-1)[start - row * step :][: len(out) - first].data
 
 
 def side_of(options: ReadOptions) -> Separators:
@@ -118,25 +56,11 @@ def shaped(extent: Extent, row: int | None, options: ReadOptions, stated: int | 
     if options.view != "documents":
         last = "last token" if overlap == 1 else f"last {overlap} tokens"
         repeated = f"each row begins with the {last} of the row before; --from-opt view=documents reads them once"
-        note = repeated if overlap else _shared(extent, row) if overlap is None else ""
+        note = repeated if overlap else shared_note(extent, row, "view=documents") if overlap is None else ""
         return FileLayout(extents=[extent], sample_length=row, notes=(note,) * bool(note), extras=extras)
     if overlap:
-        rows, width = extent.tokens // row, extent.dtype.itemsize
-        file = Unrepeated(extent.file, begin=extent.begin, rows=rows, row=row, overlap=overlap, width=width)
-        extent = Extent(file, 0, file.size // width, extent.dtype)
+        extent = unrepeated(extent, row, overlap)
     return FileLayout(extents=[extent], separators=side_of(options), extras=extras)
-
-
-def _shared(extent: Extent, row: int) -> str:
-    """Return a note if all neighboring rows at the beginning have the token between them in common."""
-    rows = min(extent.tokens, _LOOKED_AT) // row
-    if rows <= _FEW_ROWS or row == 1:
-        return ""
-    looked = extent.file.array(extent.begin, rows * row, extent.dtype).reshape(rows, row)
-    if not (looked[1:, 0] == looked[:-1, -1]).all() or (looked[:, 0] == looked[0, 0]).all():
-        return ""
-    note = f"each of {rows - 1:,} rows looked at begins with the last token of the row before; "
-    return note + "--from-opt view=documents --from-opt overlap=1 reads it once"
 
 
 def bare_layout(file: File, options: ReadOptions) -> FileLayout:
