@@ -48,10 +48,12 @@ class Strata(FlatFormat):
     stores, cannot_store = "sequences in order, empty ones too", "IDs above 65,535"
     Writer = Writer
     unreadable = "STRATA1"
-    meanings = {
-        "STRATA1": Code("not strata", "The header is cut, or the lengths contradict it. Copy or write the file again."),
-        "STRATA2": Code("the size contradicts the header", "The file was cut. Copy or write it again."),
-    }
+
+    def codes(self):
+        return {
+            "STRATA1": Code("not strata", "The lengths contradict the header. Copy or write the file again."),
+            "STRATA2": Code("the size contradicts the header", "The file was cut. Copy or write it again."),
+        }
 
     def recognize(self, probe):
         return Confidence.CERTAIN if probe.head.startswith(MAGIC) else None

@@ -1,7 +1,7 @@
 """Build the sdist and the wheel, and try the wheel in fresh environments: `python -m release.dist_test`.
 
     build     twice, from `git archive` of the commit, so that no untracked file gets in; the bytes are the same
-    contents  the wheel has the package, the sample, the schemas, the man pages; nothing else
+    contents  the wheel has the package, the sample, the man pages; nothing else
     install   for each Python of --pythons: the wheel alone, then with each extra of --extras
     try       `tokfmt demo`, its commands, every example of --help, `browse --screenshot`, a conversion, completions
 

@@ -33,7 +33,10 @@ class Writer(FlatWriter):
 
 class Bound(FlatFormat):
     name, title, extensions = "bound", "ids, an index, and a separator that the header states", (".bound",)
-    Writer, unreadable, meanings = Writer, "B1", {"B1": Code("damaged", "It cannot be read.")}
+    Writer, unreadable = Writer, "B1"
+
+    def codes(self):
+        return {"B1": Code("damaged", "It cannot be read.")}
 
     def recognize(self, probe):
         return Confidence.CERTAIN if probe.head.startswith(b"BND1") else None

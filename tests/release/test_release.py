@@ -154,7 +154,7 @@ def test_the_description_of_a_wheel_has_no_relative_links(wheel):
     assert "Project-URL: Documentation, " in text and "Description-Content-Type: text/markdown" in text
 
 
-def test_a_wheel_has_the_sample_and_the_schemas(wheel, tmp_path):
+def test_a_wheel_has_the_sample_and_the_explanations(wheel, tmp_path):
     """They are links to fixtures/ in a checkout, and files in a wheel."""
     code = f"import sys; sys.path.insert(0, {str(wheel)!r}); from tokfmt.cli.main import run; run(sys.argv[1:])"
 
@@ -167,3 +167,4 @@ def test_a_wheel_has_the_sample_and_the_schemas(wheel, tmp_path):
     tokfmt("demo", "sample")
     assert "modalities" in tokfmt("info", "sample/pack.pbin")
     assert json.loads(tokfmt("schema", "info"))["$id"] == "urn:tokfmt:info:1"
+    assert tokfmt("check", "--explain", "TF641").startswith("TF641 (nanogpt): ")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pkgutil
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import NamedTuple, Protocol, TypeVar
 
 from tokfmt.errors import FormatError, Loss
@@ -132,6 +135,20 @@ class Code:
     title: str
     text: str
     unsafe: bool = False
+
+
+@cache
+def codes_beside(module: str) -> Mapping[str, Code]:
+    """Return the codes that `NAME.toml` beside a module NAME explains, or in a package NAME; none without such a file.
+
+    A line break in a text is a space.
+    """
+    try:
+        stored = pkgutil.get_data(module, f"{module.rpartition('.')[2]}.toml") or b""
+    except (OSError, ValueError):  # no such file; a module that is run as a script
+        return {}
+    tables = tomllib.loads(stored.decode())
+    return {code: Code(**{**table, "text": " ".join(table["text"].split())}) for code, table in tables.items()}
 
 
 @dataclass(frozen=True, slots=True)

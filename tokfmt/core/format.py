@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.findings import Audit, Code, Finding, Repair
+from tokfmt.core.findings import Audit, Code, Finding, Repair, codes_beside
 from tokfmt.core.inspection import Inspection
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.reader import Separators, TokenReader, windows
@@ -602,8 +602,11 @@ class Format(ABC):
         return self.audit(path, options, Audit())
 
     def codes(self) -> Mapping[str, Code]:
-        """Return every code that a finding may have, with its explanation for `check --explain`."""
-        return {}
+        """Return every code that a finding may have, with its explanation for `check --explain`.
+
+        By default, these are in a TOML file beside the module of the format: megatron.toml beside megatron.py.
+        """
+        return next(filter(None, (codes_beside(kind.__module__) for kind in type(self).__mro__)), {})
 
     def repairs(self) -> Mapping[str, Repair]:
         """Return the repair for each code that a rewrite fixes: read with the repair's options, then write again.

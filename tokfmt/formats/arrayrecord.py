@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.base.options import option
-from tokfmt.core.findings import Audit, Code, Finding
+from tokfmt.core.findings import Audit, Finding
 from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.errors import CorruptError, FormatError, TruncatedError, UnsupportedError
 from tokfmt.files.file import File, open_file
@@ -305,33 +305,6 @@ class ArrayRecord(ExampleFormat):
     def sniff(self, probe: Probe) -> Confidence | None:
         file = self.first_shard(probe)
         return Confidence.CERTAIN if file is not None and file.head.startswith(BEGIN) else None
-
-    def codes(self) -> Mapping[str, Code]:
-        return {
-            "TF891": Code(
-                "not records of token IDs",
-                "The footer or the first records cannot be read, are not tf.train.Example, or have no feature that is "
-                "known to be token IDs; or shards are missing. The message has the cause. --from-opt field=NAME names "
-                "the feature, and --from-opt bare=int32 reads bare integers.",
-            ),
-            "TF892": Code(
-                "a file is damaged",
-                "A chunk does not fit its hash, the footer contradicts it, a record lacks the feature that the first "
-                "ones have, or its labels and masks contradict each other, or its padding (a warning). Copy or write "
-                "it again.",
-            ),
-            "TF893": Code(
-                "chunks of several numbers of records",
-                "Readers of upstream divide the number of a record by that of the first chunk, and return wrong "
-                "records here. Write the file again with one group_size.",
-            ),
-            "TF894": Code(
-                "unsafe to read",
-                "A record begins like a pickle, which can run code when it is loaded, or a size would exhaust memory. "
-                "Do not load it, unless you made it yourself.",
-                unsafe=True,
-            ),
-        }
 
 
 FORMAT = ArrayRecord()

@@ -28,7 +28,7 @@ import numpy as np
 
 from tokfmt.base.options import option
 from tokfmt.core.annotation import Column, all_or_none, bounded_entries, reading_width, shown
-from tokfmt.core.findings import Code, Problem, fatal, noted
+from tokfmt.core.findings import Problem, fatal, noted
 from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import Damage, Separators, TokenReader, windows
@@ -46,7 +46,6 @@ from tokfmt.formats.flat import (
     stated_tokens,
     whole_tokens,
 )
-from tokfmt.formats.index_ends import OTHER_INDEX
 from tokfmt.wording import counted
 
 _AT_ONCE = 1 << 16  # index entries per read or write
@@ -101,34 +100,6 @@ class Datatrove(FlatFormat):
     unreadable, masked, other_index, runs_on = "TF721", "TF725", "TF726", False
     suffixes, member = (".ds", ".ds.index", ".ds.metadata", ".ds.loss"), "X.ds"
     entries = ("*.ds.index", "*.ds.metadata")
-    meanings = {
-        "TF721": Code(
-            "not a token file of datatrove",
-            "It cannot be read, or neither .index nor .metadata states the width: the job was killed before it wrote "
-            "them. --from-opt width=N reads it as one stream.",
-        ),
-        "TF722": Code(
-            "the index is invalid",
-            "Its size is not a multiple of 8 bytes, or its values decrease: the copy was cut or damaged. Copy it "
-            "again, or remove it and split at the separator.",
-        ),
-        "TF723": Code(
-            "index and tokens differ in size",
-            "The last value of the index times the width is not the size: the tokens were cut, or continue after the "
-            "last document. Copy or write them again.",
-        ),
-        "TF724": Code(
-            "the metadata contradicts the size",
-            "The width in .metadata does not fit the size, and another does: the tokens were cut to half, or the "
-            "metadata is wrong (datatrove#118). Copy both again; --from-opt width=N reads them in that width.",
-        ),
-        "TF725": Code(
-            "the loss mask does not fit",
-            "It has more or fewer bytes than there are tokens, or bytes other than 0 and 1. Write it again, or remove "
-            "it.",
-        ),
-        "TF726": OTHER_INDEX,
-    }
 
     def recognize(self, probe: Probe) -> Confidence | None:
         if self.canonical(probe.path).suffix != ".ds":

@@ -4,7 +4,6 @@ A flat format states three things:
 
     examine_file the content of one file: extents of tokens, starts of sequences, problems, named bytes
     Writer       the files to write: token width, names, header, index, side of the separator
-    meanings     the meaning of each code of its problems
 
 From these, the base class provides shards, pairs of files, folders and prefixes, reading, copies of raw bytes, byte
 offsets of tokens, `show --raw`, `check` and `check --explain`. See `formats/README.md`.
@@ -15,7 +14,7 @@ from __future__ import annotations
 import itertools
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -43,7 +42,7 @@ from tokfmt.core.annotation import (
     whole_tokens,
     written_tokens,
 )
-from tokfmt.core.findings import Audit, Code, Finding, raise_fatal
+from tokfmt.core.findings import Audit, Finding, raise_fatal
 from tokfmt.core.format import (
     Confidence,
     Format,
@@ -818,7 +817,6 @@ class FlatFormat(Format):
         counted: Word for the files of a folder under which `Info.extras` states their number; "" to leave it out.
         runs_on: True if a sequence may continue in the next file of a folder. Nothing after a damaged file is then
             certain.
-        meanings: For each code of a problem, its title and text.
         unreadable: Code for errors that `examine` raises.
         unsafe: Code for those of them that are `UnsafeError`; "": as `unreadable`.
         masked: Code for invalid loss masks.
@@ -833,7 +831,6 @@ class FlatFormat(Format):
     member: ClassVar[str] = "file of the format"
     counted: ClassVar[str] = "files"
     runs_on: ClassVar[bool] = True
-    meanings: ClassVar[Mapping[str, Code]]
     unreadable: ClassVar[str]
     unsafe: ClassVar[str] = ""
     masked: ClassVar[str] = ""
@@ -1020,7 +1017,3 @@ class FlatFormat(Format):
     def writer_traits(self, options: Any) -> WriterTraits:
         """See `Format.writer_traits`."""
         return super().writer_traits(options) if self.read_only else self.Writer.traits(options)
-
-    def codes(self) -> Mapping[str, Code]:
-        """See `Format.codes`."""
-        return self.meanings

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from tokfmt.core.annotation import Extent
-from tokfmt.core.findings import Code
 from tokfmt.core.reader import Layout, TokenReader, windows
 from tokfmt.errors import CorruptError
 from tokfmt.files.place import Place
@@ -22,13 +21,6 @@ _FEW = 8  # sequences: below this number, an ID that is not a separator may occu
 _SAMPLED = 256
 _REMEDY = "Copy the index that was written with these tokens, or write both again"
 
-OTHER_INDEX = Code(
-    "the index seems to belong to other tokens",
-    "The last token of a file occurs exactly as often as there are sequences, as a separator does, but ends fewer "
-    "than half of them. The index is that of another run with as many tokens, and cuts these tokens in wrong places. "
-    "Copy the index that was written with them, or write both again.",
-)
-"""The meaning of the finding, for formats whose index is a file of its own."""
 
 ParallelMap = Callable[[Callable[[tuple[int, int]], int], Iterable[tuple[int, int]]], Iterator[int]]
 

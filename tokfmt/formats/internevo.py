@@ -20,7 +20,7 @@ import io
 import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.base.options import option
-from tokfmt.core.findings import Audit, Code, Finding
+from tokfmt.core.findings import Audit, Finding
 from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.loss_mask import MASKS
 from tokfmt.core.reader import windows
@@ -273,36 +273,6 @@ class InternEvo(RecordFilesFormat):
 
     def companions(self, path: Place) -> Sequence[Place]:
         return [path.with_name(path.name + META)] if path.name.endswith(".bin") else []
-
-    def codes(self) -> Mapping[str, Code]:
-        return {
-            "TF841": Code(
-                "lines that cannot be read",
-                "The .bin.meta is missing, damaged, or has another shape than (documents, 2), or the first lines "
-                "cannot be read. The message has the cause. Copy both files again, or write the meta again.",
-            ),
-            "TF842": Code(
-                "a line or its entry is damaged",
-                "A line is not a JSON object with a list tokens, the file was cut, or the meta states another byte "
-                "offset or number of IDs, which upstream never compares: its packs are then shifted.",
-            ),
-            "TF843": Code(
-                "each document is there twice",
-                "The second half of the file repeats the first: tools/tokenizer.py opens its output to append, and ran "
-                "twice. Remove the file and write it again, unless the documents are to be read twice.",
-            ),
-            "TF845": Code(
-                "lines that are not listed",
-                "The .bin.meta lists fewer lines than the file has: they are never read, by InternEvo neither. If that "
-                "is not meant, write the meta again.",
-            ),
-            "TF844": Code(
-                "unsafe to read",
-                "The .bin.meta is an array of objects, a pickle, which can run code when it is loaded, or states a "
-                "size that would exhaust memory. Do not load it with NumPy, unless you made it yourself.",
-                unsafe=True,
-            ),
-        }
 
 
 FORMAT = InternEvo()

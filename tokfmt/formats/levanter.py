@@ -27,7 +27,7 @@ import numpy as np
 
 from tokfmt.base.options import option
 from tokfmt.core.annotation import Part, shown
-from tokfmt.core.findings import Code, Problem, fatal
+from tokfmt.core.findings import Problem, fatal
 from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.reader import Damage, Separators
@@ -78,33 +78,6 @@ class Levanter(FlatFormat):
     pattern, unreadable = re.escape(LEDGER), "TF781"
     below = r"shard_ledger\.json(\.bak)?|\.success|zarr\.json|\d+"
     member, Reader = LEDGER, CellsReader
-    meanings = {
-        "TF781": Code(
-            "not a cache that can be read",
-            "The ledger is missing or damaged, the build was not finished (is_finished false, or __shards__), or the "
-            "array is of another kind. The message has the cause.",
-        ),
-        "TF782": Code(
-            "a shard is missing",
-            "The ledger lists it as finished, but it does not exist: a copy was interrupted. Copy the cache again.",
-        ),
-        "TF783": Code(
-            "the ledger contradicts itself",
-            "total_num_rows or field_counts are not the sums over its shards, or a shard is listed twice: Levanter "
-            "refuses it. Build the cache again.",
-        ),
-        "TF784": Code(
-            "a shard contradicts the ledger",
-            "It has more or fewer rows or elements than the ledger states, or its offsets decrease: upstream reads "
-            "wrong rows. Copy or build it again.",
-        ),
-        "TF786": Code(
-            "a name that leaves the folder",
-            "The ledger lists a shard by `..`, by an absolute path or an address, or a link leads out. Do not read "
-            "it, unless you made it yourself.",
-            unsafe=True,
-        ),
-    }
 
     def sniff(self, probe: Probe) -> Confidence | None:
         return Confidence.CERTAIN if {LEDGER, _BUILD} & set(probe.entries) else None

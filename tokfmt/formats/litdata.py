@@ -36,7 +36,7 @@ import numpy as np
 
 from tokfmt.base.options import option
 from tokfmt.core.annotation import shown
-from tokfmt.core.findings import Code, Problem
+from tokfmt.core.findings import Problem
 from tokfmt.core.format import Confidence, Probe
 from tokfmt.core.loss_mask import MASK_CHOICES, MaskChoice
 from tokfmt.core.ragged import Offsets
@@ -149,33 +149,6 @@ class LitData(ShardFormat):
     pattern, below, unreadable = _CHUNK, rf"index\.json|{_CHUNK}", "TF741"
     shard, item = "chunk", "item"
     missing, wrong_size, wrong_items, wrong_name, masked = "TF742", "TF743", "TF744", "TF746", "TF748"
-    meanings = {
-        "TF741": Code(
-            "not chunks of tokens",
-            "index.json is missing or damaged; its data is not token IDs; it is encrypted; or only {rank}.index.json "
-            "exist: run litdata's merge again.",
-        ),
-        "TF744": Code(
-            "offsets of items contradict the chunk",
-            "They decrease, leave the chunk, split an ID, or differ in number from the index. Write the folder again.",
-        ),
-        "TF745": Code(
-            "TokensLoader cannot read it",
-            "`dim` is null: the folder was written without item_loader=TokensLoader(), or the first item of a chunk "
-            "is empty (litData#482). tokfmt reads it. Write it again with tokfmt convert.",
-        ),
-        "TF749": Code(
-            "a chunk is listed more than once",
-            "litdata's optimize(mode='append') of several nodes listed the chunks that were there once per node "
-            "(litData#865). Upstream and tokfmt read a chunk as often as it is listed. Leave the repeated entries out "
-            "of index.json, unless they are meant.",
-        ),
-        "TF747": Code(
-            "dim is not the number of tokens of the chunk",
-            "TokensLoader cuts windows by `dim` of index.json: it leaves out tokens after it, or reads past the end "
-            "of the chunk. tokfmt reads the items by their offsets. Write the folder again with tokfmt convert.",
-        ),
-    }
 
     def sniff(self, probe: Probe) -> Confidence | None:
         index = probe.entry(INDEX)

@@ -29,7 +29,7 @@ from typing import Literal
 import numpy as np
 
 from tokfmt.base.options import option
-from tokfmt.core.findings import Code, Problem, fatal
+from tokfmt.core.findings import Problem, fatal
 from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.reader import Separators
 from tokfmt.errors import CorruptError, FormatError, UnsupportedError
@@ -71,23 +71,6 @@ class LitGptPacked(FlatFormat):
     read_options = ReadOptions
     pattern, unreadable = _CHUNK.pattern, "TF861"
     member, counted = "PREFIX_NNNNNNNNNN.bin", "chunks"
-    meanings = {
-        "TF861": Code(
-            "not a chunk that can be read",
-            "The header has another magic number or version, or a dtype of floats; or the file is empty or damaged. "
-            "The message has the cause. Build the chunks again.",
-        ),
-        "TF862": Code(
-            "the size contradicts the header",
-            "A chunk was cut, or has bytes behind its tokens, which upstream ignores. Copy it again. --allow-loss tail "
-            "reads the complete tokens of the file, at most as many as the header states.",
-        ),
-        "TF863": Code(
-            "chunks of a stream do not fit together",
-            "A number is left out, so documents on both sides are cut; or dtype or size differ, where upstream takes "
-            "those of the first file for all. Copy the missing chunks, or build the stream again.",
-        ),
-    }
 
     def recognize(self, probe: Probe) -> Confidence | None:
         return Confidence.CERTAIN if probe.head.startswith(MAGIC) else None

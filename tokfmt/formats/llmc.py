@@ -31,7 +31,7 @@ import numpy as np
 
 from tokfmt.base.options import option
 from tokfmt.core.annotation import NUMPY_IDS
-from tokfmt.core.findings import Code, Problem, fatal
+from tokfmt.core.findings import Problem, fatal
 from tokfmt.core.format import Confidence, Hints, Probe, WriterTraits
 from tokfmt.core.reader import Separators
 from tokfmt.errors import CorruptError, FormatError, UnsupportedError
@@ -121,18 +121,6 @@ class Llmc(FlatFormat):
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     pattern, unreadable = _MEMBER, "TF621"
     member = "NAME_train_NNNNNN.bin, NAME_val_NNNNNN.bin or dataset.bin"
-    meanings = {
-        "TF621": Code(
-            "not a token file of llm.c",
-            "The header is unknown: it is that of a newer version, an evaluation file or a model; or the file is "
-            "damaged or cannot be read. Name its real format.",
-        ),
-        "TF622": Code(
-            "the size contradicts the header",
-            "The file was cut, or its writer was killed: write it again. --allow-loss tail reads the complete tokens "
-            "of the file, at most as many as the header states.",
-        ),
-    }
 
     def recognize(self, probe: Probe) -> Confidence | None:
         if re.fullmatch(_SHARD, probe.path.name) and NUMPY_IDS.search(probe.head[:256]):

@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 
 from tokfmt.base.options import option
 from tokfmt.core.annotation import shown
-from tokfmt.core.findings import Code, Problem, fatal
+from tokfmt.core.findings import Problem, fatal
 from tokfmt.core.format import Confidence, Probe
 from tokfmt.core.loss_mask import MASK_CHOICES, MASKS, MaskChoice
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
@@ -208,32 +208,6 @@ class Mds(ShardFormat):
     shard, item = "shard", "sample"
     missing, wrong_size, wrong_hash, wrong_items, wrong_name = "TF762", "TF763", "TF764", "TF765", "TF766"
     masked = "TF769"
-    meanings = {
-        "TF761": Code(
-            "not shards of tokens",
-            "index.json is missing, empty or damaged; it is of another version or kind of shards; or no column holds "
-            "token IDs. The message has the cause.",
-        ),
-        "TF764": Code(
-            "a shard does not fit its hash",
-            "Some of its bytes changed (streaming#759). Copy it again; --from-opt hashes=ignore reads it as it is.",
-        ),
-        "TF765": Code(
-            "samples contradict the shard",
-            "Their offsets decrease or leave the shard, or a column has another length than its sample states. Write "
-            "the shard again.",
-        ),
-        "TF768": Code(
-            "index.json is missing",
-            "The shards are read by their own headers, which state the columns. Only index.json states how many shards "
-            "there are, and their hashes. Copy it again. Upstream does not read the folder without it.",
-        ),
-        "TF767": Code(
-            "a column of pickles",
-            "Reading it would execute the code in it; upstream refuses it too. Write the column as ndarray.",
-            unsafe=True,
-        ),
-    }
 
     def sniff(self, probe: Probe) -> Confidence | None:
         """See `Format.sniff`. A shard is a dataset of its own if it, or the index beside it, states its columns."""

@@ -46,7 +46,7 @@ from numpy.typing import NDArray
 from tokfmt.base.options import option
 from tokfmt.base.resources import Recent
 from tokfmt.core.annotation import NAMES, bounded_entries, fitting_width, reading_width
-from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal, noted, raise_fatal
+from tokfmt.core.findings import Audit, Finding, Problem, fatal, noted, raise_fatal
 from tokfmt.core.format import MOST_AT_ONCE, Confidence, Hints, Probe
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.reader import INT32_MAX, Damage, Inner, Separators, TokenReader, windows
@@ -80,7 +80,6 @@ from tokfmt.formats.flat import (
     stated_tokens,
 )
 from tokfmt.formats.folders import json_object, parsed_object
-from tokfmt.formats.index_ends import OTHER_INDEX
 from tokfmt.wording import counted, printable
 
 _CODE_AT, _COUNT_AT = 17, 18  # byte offsets of the dtype code and of the number of sequences
@@ -226,56 +225,6 @@ class Megatron(FlatFormat):
     suffixes, prefix, counted, runs_on = (".bin", ".idx"), ".idx", "prefixes", False
     entries = ("*.idx",)
     pattern, unreadable, other_index, inspection = r".+\.idx", "TF601", "TF608", MegatronInspection
-    meanings = {
-        "TF601": Code(
-            "not an index of Megatron-LM",
-            "The magic number is wrong, .bin or .idx is missing, or the writer was killed before it wrote the index, "
-            "which comes last. Write the dataset again.",
-        ),
-        "TF602": Code(
-            "the index is cut or too long",
-            "Its size does not follow from its own counts of sequences and documents: the copy was cut, or the writer "
-            "was killed. Copy or write it again.",
-        ),
-        "TF603": Code(
-            "pointers contradict lengths",
-            "Pointers are negative, leave the tokens, or overlap in part: an int32 overflowed in a merge "
-            "(Megatron-LM#1672), or a sum was inclusive (Megatron-DeepSpeed#68). If the tokens have the size that "
-            "follows from the lengths, tokfmt reads documents by length.",
-        ),
-        "TF604": Code(
-            "tokens and lengths differ in size",
-            "If .bin is shorter, it was cut. If it is longer, a writer was killed, or separators were written but not "
-            "counted (#431). Write it again.",
-        ),
-        "TF605": Code(
-            "document indices do not end at the sequences",
-            "A merge left them out (Megatron-LM#81), or end_document() was never called. --from-opt unit=sequences "
-            "reads each sequence by itself.",
-        ),
-        "TF606": Code(
-            "multimodal",
-            "Each sequence has a mode (text, image), which no other format stores. --allow-loss modes reads the "
-            "tokens alone.",
-        ),
-        "TF607": Code(
-            "a sequences file that contradicts its prefixes",
-            "With --per-dataset-sequences-path Megatron opens no header: it trusts these counts, and reads all "
-            "prefixes as uint16, or all as int32, by the vocabulary. Make it again with "
-            "tools/build_sequences_per_dataset.py.",
-        ),
-        "TF608": OTHER_INDEX,
-        "TF609": Code(
-            "the dtype code contradicts the size",
-            "The lengths give exactly twice or half the bytes of .bin: the index states another dtype than that of the "
-            "tokens, or .bin was cut to half. --from-opt dtype=NAME reads one of both; nothing is saved without it.",
-        ),
-        "TF610": Code(
-            "pointers in another order than the tokens",
-            "The index is a view: it lists sequences in another order than .bin, more than once, or not all of them. "
-            "Megatron-LM reads each sequence at its pointer, and so does tokfmt. Nothing needs to be done.",
-        ),
-    }
 
     def recognize(self, probe: Probe) -> Confidence | None:
         path = probe.path

@@ -21,7 +21,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tokfmt.base.options import option
-from tokfmt.core.findings import Audit, Code, Finding, fatal
+from tokfmt.core.findings import Audit, Finding, fatal
 from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.reader import Separators
 from tokfmt.core.widths import contradicted_width
@@ -93,33 +93,6 @@ class NanoGpt(FlatFormat):
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     pattern, unreadable = r"\w+\.bin", "TF641"
     member, inspection = "train.bin or val.bin", NanoGptInspection
-    meanings = {
-        "TF641": Code(
-            "raw tokens cannot be read",
-            "No regular file, no such split in the folder, no permission, or a read error of the disk. The message "
-            "has the cause.",
-        ),
-        "TF642": Code(
-            "the file ends inside a token",
-            "Its size is not a multiple of the token width: the copy was cut, or the width is another (--from-opt "
-            "width=N). --allow-loss tail reads up to the last whole token.",
-        ),
-        "TF643": Code(
-            "zeros at the end",
-            "The writer makes the file at full size, and was killed before it filled it; or a copy was cut. Write it "
-            "again. --allow-loss tail reads what is before the zeros.",
-        ),
-        "TF644": Code(
-            "bytes in the other order",
-            "The IDs are only plausible with their bytes swapped: a big-endian machine wrote them, and nanoGPT would "
-            "train on other IDs. --from-opt width=N reads them without swapping.",
-        ),
-        "TF645": Code(
-            "the last document does not end",
-            "Upstream's writer ends each document with the separator: the copy was cut, or the file is a shard of a "
-            "stream. The rest is read as a document.",
-        ),
-    }
 
     def sniff(self, probe: Probe) -> Confidence | None:
         if not probe.is_directory:

@@ -37,7 +37,7 @@ import numpy as np
 
 from tokfmt.base.options import option
 from tokfmt.core.annotation import all_or_none, first_tokens
-from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal
+from tokfmt.core.findings import Audit, Finding, Problem, fatal
 from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import Damage, Layout, Separators, TokenReader, windows
@@ -57,7 +57,6 @@ from tokfmt.formats.flat import (
     joined,
     loss_mask,
 )
-from tokfmt.formats.index_ends import OTHER_INDEX
 from tokfmt.wording import counted, printable
 
 _ROWS = 1 << 20  # rows per gzip member that is written
@@ -145,38 +144,6 @@ class Olmo(FlatFormat):
     other_index, inspection = "TF707", OlmoInspection
     suffixes, member = (".npy", ".csv.gz"), "X.npy with raw tokens"
     entries = ("*.csv.gz",)
-    meanings = {
-        "TF701": Code(
-            "not raw tokens of OLMo",
-            "It is a label mask, a real numpy array, or a run of open-instruct that was stopped "
-            "(_tokens.partial.bin); or the tokens have no .csv.gz, and --from-opt width=N is not given.",
-        ),
-        "TF702": Code(
-            "rows that contradict the tokens",
-            "Rows of the .csv.gz overlap, or end beyond the token file: the file was cut, or the rows belong to other "
-            "tokens. OLMo-core would read past the end. Copy both again.",
-        ),
-        "TF703": Code(
-            "tokens outside of documents",
-            "A row of the .csv.gz is missing (OLMo-core#843). --allow-loss gaps reads the documents that have rows.",
-        ),
-        "TF704": Code(
-            "zeros after the last row",
-            "dolma makes files at full size, and was killed before it cut them (dolma#272). --allow-loss tail leaves "
-            "the zeros out.",
-        ),
-        "TF705": Code(
-            "rows and a scan differ",
-            "OLMo-core finds documents of local files by a scan for EOS: documents without EOS run together, and "
-            "documents with EOS inside are cut. tokfmt reads the rows.",
-        ),
-        "TF706": Code(
-            "a label mask does not fit",
-            "It has more or fewer bytes than there are tokens, or bytes other than 0 and 1: OLMo-core stops, or "
-            "trains on wrong tokens. Write the mask again.",
-        ),
-        "TF707": OTHER_INDEX,
-    }
 
     def sniff(self, probe: Probe) -> Confidence | None:
         stopped = probe.is_directory and "_tokens.partial.bin" in probe.entries

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.annotation import shown
-from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal
+from tokfmt.core.findings import Audit, Finding, Problem, fatal
 from tokfmt.core.format import Hints, Receipt, Region, Target, WriterTraits
 from tokfmt.core.loss_mask import COUNTING, LABELS, LOSS_MASK, MASK_OPTION
 from tokfmt.core.output import Output
@@ -252,34 +252,6 @@ class ShardFormat(FlatFormat):
     def contradictions(self, one: Listed, path: Place, tokens: int) -> Iterator[Problem]:  # noqa: ARG002 - nothing
         """Yield contradictions between the index and a shard of `tokens` tokens that do not prevent reading."""
         yield from ()
-
-    def codes(self) -> Mapping[str, Code]:
-        return {
-            **self.meanings,
-            self.masked: Code(
-                "columns that do not fit the IDs",
-                f"The labels or a mask of {self.item}s have another length than the IDs; a label is neither the ID nor "
-                "-100; a mask is neither 0 nor 1; labels and masks count other tokens; or position_ids, seq_lengths or "
-                f"segments contradict the IDs or each other. Write the {self.item}s again; --from-opt loss_mask=NAME "
-                "reads one column of labels and masks, and --allow-loss loss-mask none of them. A warning if labels or "
-                f"masks count padding, or several IDs of one of the {self.item}s are excluded as padding.",
-            ),
-            self.missing: Code(
-                f"a {self.shard} is missing",
-                "index.json lists it, but neither the file nor a compressed form exists: a copy was interrupted, or "
-                "the file was removed. Copy the folder again.",
-            ),
-            self.wrong_size: Code(
-                f"a {self.shard} has another size than the index states",
-                "It was cut, or its compressed data is damaged. Copy it again, or leave it out of index.json.",
-            ),
-            self.wrong_name: Code(
-                "a name that leaves the folder",
-                "index.json lists a file by `..`, by an absolute path or an address, or a link leads out. Do not read "
-                "it, unless you made it yourself.",
-                unsafe=True,
-            ),
-        }
 
     def files(self, path: Place) -> list[Place]:
         """See `Format.files`. Of a folder on a web server, which lists no files, the index does."""

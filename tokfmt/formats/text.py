@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from tokfmt.base.options import option
 from tokfmt.core.annotation import SHOWN, Part, broken, shown
-from tokfmt.core.findings import Audit, Code, Finding
+from tokfmt.core.findings import Audit, Finding
 from tokfmt.core.format import Confidence, Format, Hints, Probe
 from tokfmt.core.inspection import Inspection
 from tokfmt.core.ragged import offsets_of
@@ -468,13 +468,6 @@ class TextFormat(Format):
     def destination(self, path: AnyPlace, options: Any) -> AnyPlace:
         del options
         raise OptionError(f"{path}: tokfmt does not write text files. Write x.jsonl, which holds one text per line")
-
-    def codes(self) -> Mapping[str, Code]:
-        text = (
-            "A text file is not UTF-8, its compressed data is damaged, or a document in it is longer than is "
-            "accepted. The message has the byte offset."
-        )
-        return {"TF571": Code("a text file cannot be read", text)}
 
 
 FORMAT = TextFormat()

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.base.options import option
-from tokfmt.core.findings import Audit, Code, Finding
+from tokfmt.core.findings import Audit, Finding
 from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.errors import CorruptError, TruncatedError, UnsafeError
 from tokfmt.files.file import Stream, open_file
@@ -254,38 +254,6 @@ class TFRecord(ExampleFormat):
         if _is_framed(head):
             return Confidence.CERTAIN
         return Confidence.NAME if _SHARD.fullmatch(file.path.name) else None
-
-    def codes(self) -> Mapping[str, Code]:
-        return {
-            "TF881": Code(
-                "not records of token IDs",
-                "The first records cannot be read, are not tf.train.Example, or have no feature that is known to be "
-                "token IDs; or shards are missing. The message has the cause. --from-opt field=NAME names the "
-                "feature, and --from-opt bare=int32 reads bare integers.",
-            ),
-            "TF882": Code(
-                "a file is damaged",
-                "It was cut, a checksum does not fit, a record lacks the feature that the first ones have, or its "
-                "labels and masks contradict each other, or its padding (a warning). Other readers compare no "
-                "checksum. Copy or write it again.",
-            ),
-            "TF883": Code(
-                "records of 0 bytes",
-                "Such a record is an Example without features. It is read as an empty sequence. Write it with an "
-                "empty list, or leave it out.",
-            ),
-            "TF884": Code(
-                "the name states another number of records",
-                "GPT-Neo and mesh-transformer-jax take the number of records from X_NUMBER_RECORDS.tfrecords. Name "
-                "the file by the number that it has.",
-            ),
-            "TF885": Code(
-                "unsafe to read",
-                "A record begins like a pickle, which can run code when it is loaded, or states a length that would "
-                "exhaust memory. Do not load it, unless you made it yourself.",
-                unsafe=True,
-            ),
-        }
 
 
 FORMAT = TFRecord()

@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.base.options import option
-from tokfmt.core.findings import Audit, Code, Finding
+from tokfmt.core.findings import Audit, Finding
 from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.reader import TokenReader
 from tokfmt.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
@@ -440,31 +440,6 @@ class WebDataset(RecordFilesFormat):
             with suppress(FormatError):  # `inspect` reports what is wrong with it.
                 own.update(_manifest(path)[0])
         return sorted(own, key=_order)
-
-    def codes(self) -> Mapping[str, Code]:
-        return {
-            "TF821": Code(
-                "not archives of token IDs",
-                "The manifest is damaged or lists a shard that does not exist, or the first sample has no member with "
-                "a list of IDs. The message has the cause. --from-opt member=ENDING names the members that hold IDs.",
-            ),
-            "TF822": Code(
-                "a shard is damaged",
-                "It was cut, a header or gzip data are damaged, it has more or fewer samples than the manifest states, "
-                "or a sample is not a list of IDs. OpenLM logs such errors and goes on. Copy or write it again.",
-            ),
-            "TF823": Code(
-                "rows of several lengths",
-                "OpenLM cuts rows to seq_len + 1 tokens, and leaves out those that are not longer than seq_len. If "
-                "samples are documents, ignore it; else write rows of one length.",
-            ),
-            "TF824": Code(
-                "unsafe to read",
-                "A member is a pickle, a link or a device, its name or that of a shard leaves the folder, or a size "
-                "would exhaust memory. Do not unpack it, unless you made it yourself.",
-                unsafe=True,
-            ),
-        }
 
 
 FORMAT = WebDataset()

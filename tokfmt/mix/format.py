@@ -12,14 +12,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from tokfmt.core.annotation import Part, broken, shown
-from tokfmt.core.findings import Code, fatal
+from tokfmt.core.findings import fatal
 from tokfmt.core.format import Confidence, Format, Hints, Probe
 from tokfmt.core.inspection import Inspection
 from tokfmt.core.reader import TokenReader
@@ -115,21 +115,6 @@ class RecipeFormat(Format):
         raise OptionError(
             f"{path}: recipes are not written from data. tokfmt recipe NAME=PATH:WEIGHT ... -o {path.name} writes one"
         )
-
-    def codes(self) -> Mapping[str, Code]:
-        text = (
-            "It is not TOML, or has a key, a word or a number that the language does not have. The message has the "
-            "line."
-        )
-        sources = (
-            "A source is missing, is damaged or cannot be read as the recipe states. Or the sources do not fit "
-            "together: they have different separators, or fewer tokens than a quota asks for. The message names the "
-            "source."
-        )
-        return {
-            "TF801": Code("a recipe cannot be read", text),
-            "TF802": Code("the sources of a recipe cannot be opened", sources),
-        }
 
 
 def _fields(tables: Sequence[Table]) -> Sequence[Field]:

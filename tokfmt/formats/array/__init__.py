@@ -52,7 +52,7 @@ from pathlib import Path
 import numpy as np
 
 from tokfmt.core.annotation import bounded_entries, shown
-from tokfmt.core.findings import Audit, Code, Finding, fatal
+from tokfmt.core.findings import Audit, Finding, fatal
 from tokfmt.core.format import Confidence, Hints, Probe, Target, TokenWriter, WriterTraits
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import Separators
@@ -128,48 +128,6 @@ class ArrayFormat(FlatFormat):
     pattern, unreadable = r"(?![._]).+\.(?:npy|h5)", "TF791"
     member, inspection, unsafe, Reader = "X.npy or X.h5", ArrayInspection, "TF795", CellsReader
     masked = "TF797"
-    meanings = {
-        "TF791": Code(
-            "not an array of token IDs",
-            "It has no header of NumPy, a damaged one, or one of floats, objects or more than two dimensions; or a "
-            "member of an .npz, a dataset of an HDF5 file or an array of zarr cannot be read. The message has the "
-            "cause.",
-        ),
-        "TF792": Code(
-            "the size contradicts the header",
-            "The file was cut, or something was appended, which NumPy's reader ignores. --allow-loss tail reads the "
-            "tokens that are there, and leaves out what is too much.",
-        ),
-        "TF793": Code(
-            "the boundaries contradict the tokens",
-            "cu_seqlens begins with 0, never decreases, and ends with the number of tokens; an index of offsets and "
-            "lengths lists documents one after the other. Write both files again.",
-        ),
-        "TF794": Code(
-            "the description contradicts the file",
-            "The .json of Model-Optimizer states another size, another version, or that the file is not complete; or "
-            "metadata.yaml or metadata.json lacks the dtype. Upstream refuses it, too. Build it again.",
-        ),
-        "TF795": Code(
-            "unsafe to read",
-            "An array of objects is a pickle, which can run code when it is loaded; or a header or a member of an .npz "
-            "states a size that would exhaust memory; or metadata of zarr state one, or a codec that tokfmt does not "
-            "know, which could run code. tokfmt does not read it. Write its IDs as integers.",
-            unsafe=True,
-        ),
-        "TF796": Code(
-            "chunks are missing",
-            "A copy lost them, or the writer left out chunks that hold only the fill value, as zarr does by default. "
-            "Copy the store again, or read them as the fill value with --from-opt holes=fill.",
-        ),
-        "TF797": Code(
-            "columns that do not fit the IDs",
-            "In a row, a label is neither the ID nor -100; a mask is neither 0 nor 1; labels and masks count other "
-            "tokens; or position_ids or segments contradict the IDs or each other. Write the arrays again; --from-opt "
-            "loss_mask=NAME reads one array of labels and masks, and --allow-loss loss-mask none of them. A "
-            "warning if labels or masks count padding, or several IDs of a row are excluded as padding.",
-        ),
-    }
 
     def writer(self, path: Path, options: WriteOptions, target: Target) -> TokenWriter:
         if target.rows is not None:

@@ -126,9 +126,7 @@ class Columnar(Format):
         return traits(options, self.Writer.suffixes)
 
     def codes(self) -> Mapping[str, Code]:
-        from tokfmt.formats.arrow.check import MEANINGS
-
-        return {f"TF{self.hundred + number}": code for number, code in MEANINGS.items()}
+        return {f"TF{self.hundred + int(number)}": code for number, code in super().codes().items()}
 
     def sections(self, path: Place, options: ReadOptions) -> Sequence[Any]:
         from tokfmt.formats.arrow.check import sections

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tokfmt.core.annotation import Part, broken, shown
-from tokfmt.core.findings import Code
 from tokfmt.errors import FormatError
 from tokfmt.files.fields import Field, Section
 from tokfmt.files.place import Place
@@ -25,58 +24,6 @@ if TYPE_CHECKING:
     from tokfmt.formats.arrow.options import ReadOptions, Variant
 
 _SHOWN = 64  # the pages of this many row groups and columns are listed
-MEANINGS = {
-    1: Code(
-        "cut or damaged",
-        "The footer or the end marker is missing, a part cannot be decoded or contradicts another, or a file that "
-        "the folder lists is missing. The usual cause is a cut copy or an unfinished download.",
-    ),
-    2: Code(
-        "no column that tokfmt reads",
-        "IDs are lists of integers in a column input_ids, tokens, token_ids or ids; text is a column of strings. "
-        "Give the name of any other column: --from-opt column=NAME or --text-field NAME.",
-    ),
-    3: Code(
-        "NULL rows",
-        "A row is NULL, which is not the same as an empty sequence: its content is missing. --allow-loss null-rows "
-        "reads it as empty.",
-    ),
-    4: Code(
-        "invalid IDs", "An ID is NULL, negative, or 2^32 or more. -100 belongs in labels only. Write the file again."
-    ),
-    5: Code(
-        "labels, masks or packed rows that contradict themselves",
-        "Labels or a mask have another length than input_ids, or the starts of documents do not fit: seq_start_id does "
-        "not begin with 0, decreases, or reaches the end of its row; position_ids neither go on by 1 nor begin again "
-        "at 0; seq_lengths do not sum to the row. For seq_start_id, the upstream check validate_row finds the same, "
-        "but training does not run it. Pack the documents again. Or labels and masks count other tokens: --from-opt "
-        "loss_mask=NAME reads one of them, and loss_mask=all counts a token if each counts it.",
-    ),
-    6: Code(
-        "not UTF-8",
-        "A text holds bytes that are not UTF-8. tokfmt never replaces bytes: write the text again, or leave the row "
-        "out.",
-    ),
-    7: Code(
-        "unsafe",
-        "The file claims more values than its bytes can hold (a bomb), or lists files outside of its folder.",
-        unsafe=True,
-    ),
-    8: Code(
-        "labels that are not the tokens",
-        "Labels of Hugging Face are the IDs of their own tokens, or -100: the model moves them by one. If they are the "
-        "next tokens already, the model moves them again, and learns to predict the token after the next. Other labels "
-        "come from another tokenizer or another text. A conversion refuses such rows, as no loss mask can express the "
-        "labels. Write labels that are the tokens; --allow-loss loss-mask leaves labels out.",
-    ),
-    9: Code(
-        "a mask that contradicts the padding",
-        "Padding is what attention_mask excludes at the ends of rows. If it excludes several IDs there, it is "
-        "inverted or moved, and tokfmt leaves out content. If labels or a loss mask count padding, a trainer that "
-        "uses them learns to predict it; tokfmt leaves it out. Write attention_mask as 1 on content and 0 on padding, "
-        "and labels of padding as -100.",
-    ),
-}
 
 
 def sections(format_: Variant, path: Place, options: ReadOptions) -> Sequence[Section]:

@@ -66,7 +66,6 @@ class FlatTokens(Format):
     glimpse = LazyAttribute("tokfmt.formats.flat_tokens.inspection", "glimpse")
     writer = LazyAttribute("tokfmt.formats.flat_tokens.writer", "FlatTokensWriter")
     writer_traits = LazyAttribute("tokfmt.formats.flat_tokens.writer", "traits")
-    codes = LazyAttribute("tokfmt.formats.flat_tokens.check", "CODES")
     patches = LazyAttribute("tokfmt.formats.flat_tokens.check", "PATCHES")
     patch = LazyAttribute("tokfmt.formats.flat_tokens.check", "patch")
 

@@ -1,4 +1,4 @@
-"""Check flat tokens: findings TF401 to TF418 with their meanings, and the repairs of a copy.
+"""Check flat tokens: findings TF401 to TF418, and the repairs of a copy.
 
 A check reads all of `seq_starts`, the header of every chunk, and the tokens of a store of up to 16 Mi tokens. Of a
 larger store it reads 16 windows of 1 Mi tokens, or all tokens if it is deep.
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tokfmt.core.findings import Audit, Code, Finding, Repair, raise_fatal
+from tokfmt.core.findings import Audit, Finding, Repair, raise_fatal
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.reader import INT32_MAX, WINDOW, largest_id, windows
 from tokfmt.errors import CorruptError, FormatError, UnsupportedError
@@ -26,109 +26,6 @@ from tokfmt.formats.zarr_arrays.array import Array, Items
 from tokfmt.formats.zarr_arrays.codecs import ENCODERS, blosc_frame
 from tokfmt.formats.zarr_arrays.store import Directory
 from tokfmt.wording import printable
-
-_COPY = "Copy the store again."
-
-CODES: Mapping[str, Code] = {
-    "TF401": Code(
-        "not a store of flat tokens, or metadata that cannot be read",
-        "The directory or zip holds no encoded_tokens and seq_starts. Or the metadata of an array are damaged, or have "
-        "a type, shape or filter that the format does not have. Or chunks are missing, and the metadata have no fill "
-        "value for them. The example in the format's documentation calls the first array tokens, but trainers look "
-        "for encoded_tokens. " + _COPY,
-    ),
-    "TF402": Code(
-        "big-endian items",
-        "seqax demands exactly <u4 and <u8, so it stops at this store. Any other zarr reader returns the right "
-        "numbers. Use tokfmt convert to write the store again.",
-    ),
-    "TF403": Code(
-        "max_token_id is missing or not a whole number from 0 to 2^31-1",
-        "Trainers compare max_token_id with their vocabulary before they start. It is absent, text, a float, or too "
-        "large for the encoding. A bound of 2^31 or more means that the writer wrapped IDs around, which loses them: "
-        "such a store cannot be repaired. Otherwise tokfmt check --fix OUT sets the bound to the largest ID.",
-    ),
-    "TF404": Code(
-        "invalid seq_starts",
-        "seq_starts must begin with 0, never decrease, and end at the number of tokens. The usual cause is half an "
-        "append: the reference writer appends to both arrays at the same time and drops exceptions. After a crash or "
-        "on a full disk, it leaves tokens without starts, or starts without tokens. The appended sequences are lost. "
-        "Write the store again.",
-    ),
-    "TF405": Code(
-        "start bits contradict seq_starts",
-        "The lowest bit of an encoded token marks the start of a sequence. It must be set at the entries of seq_starts "
-        "and nowhere else. If no bits are set, or about half of them, the IDs were stored without the encoding (2 * ID "
-        "+ start bit). Then every ID reads as half of its value. If a few are wrong, a chunk is damaged (there is no "
-        "checksum), or the writer sets a bit for empty sequences. tokfmt check --fix OUT sets the bits from seq_starts "
-        "on two conditions: the largest ID is exactly max_token_id, which proves the encoding, and no more bits are "
-        "wrong than there are sequences.",
-    ),
-    "TF406": Code(
-        "IDs above max_token_id",
-        "Some IDs are larger than the bound that the store states: a trainer with a vocabulary of that size crashes or "
-        "reads beyond its embedding. Tokens were appended without raising the bound, IDs wrapped around, or a chunk "
-        "is damaged. Check with --tokenizer to see which IDs are possible; --from-opt bound=ignore reads them.",
-    ),
-    "TF407": Code(
-        "max_token_id above every ID",
-        "The format demands only an upper bound, so this is legal. But a trainer may demand a larger vocabulary than "
-        "the IDs need.",
-    ),
-    "TF408": Code(
-        "absent chunks",
-        "Chunks are missing, and the metadata have a fill value, so zarr silently reads them as that value. Either a "
-        "copy lost them, or zarr-python wrote the store with write_empty_chunks off. That option leaves out chunks "
-        "that hold only the fill value: a whole chunk of token 0 in which no sequence begins, or of empty sequences. "
-        "The two cases look the same. Copy the store again, or give --from-opt holes=fill.",
-    ),
-    "TF409": Code(
-        "a damaged chunk",
-        "A chunk file is shorter or longer than its header states, cannot be decoded, or decodes to another size than "
-        "a whole chunk. zarr 2 returns uninitialized memory for some of these. " + _COPY,
-    ),
-    "TF410": Code(
-        "unsafe",
-        "The store uses the pickle codec of numcodecs, which executes code. Or it points outside of itself with a "
-        "symbolic link or a key with .., or claims large shapes or chunks in very few bytes, which exhaust memory. "
-        "tokfmt stopped before that. Do not open the store with zarr, and find out where it comes from.",
-        unsafe=True,
-    ),
-    "TF411": Code(
-        "consolidated metadata out of date",
-        "The consolidated copy of all metadata states another shape than the metadata of the array. An append does not "
-        "update it. zarr-python 3 uses it and silently shows the old length; zarr 2 ignores it. Remove it (.zmetadata, "
-        "or consolidated_metadata in zarr.json), or consolidate again.",
-    ),
-    "TF412": Code(
-        "chunk files beyond the shape",
-        "No reader reads these files. An append left them that was undone, or that crashed before it wrote the shape.",
-    ),
-    "TF413": Code(
-        "a group without metadata",
-        "A directory lacks its .zgroup (or zarr.json), so zarr does not open it; the arrays in it are complete. "
-        "`cp X.zarr/* Y.zarr` does not copy such files.",
-    ),
-    "TF414": Code(
-        "an array without splits",
-        "A bare array is legal, but seqax opens root['train'] and root['validation']. Use tokfmt convert ... --split "
-        "train to write a split.",
-    ),
-    "TF415": Code(
-        "IDs that seem to have wrapped around",
-        "max_token_id is 32,768 or more, and no ID reaches that. The reference writer doubles uint16 IDs in 16 bits, "
-        "which silently loses the highest bit: it stores ID 40000 as 7232. The lost bits are not in the store. Write "
-        "it again from uint32 IDs.",
-    ),
-    "TF417": Code(
-        "a zip",
-        "zarr 2 opens a zipped store by its suffix, zarr 3 only as a ZipStore. Trainers do not open it.",
-    ),
-    "TF418": Code(
-        "a split without tokens",
-        "seqax stops at a split that does not fill one read block. Remove the split, or add tokens to it.",
-    ),
-}
 
 PATCHES: Mapping[str, Repair] = {
     "TF403": Repair("max_token_id was set to the largest ID"),

@@ -60,7 +60,6 @@ class Hdf5(Format):
     writer = LazyAttribute("tokfmt.formats.hdf5.writer", "make_writer")
     writer_traits = LazyAttribute("tokfmt.formats.hdf5.writer", "traits")
     row_traits = LazyAttribute("tokfmt.formats.hdf5.writer", "row_traits")
-    codes = LazyAttribute("tokfmt.formats.hdf5.check", "CODES")
     patches = LazyAttribute("tokfmt.formats.hdf5.check", "PATCHES")
     patch = LazyAttribute("tokfmt.formats.hdf5.check", "set_examples")
 

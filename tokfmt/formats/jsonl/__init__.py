@@ -75,7 +75,6 @@ class Jsonl(Format):
     inspect = LazyAttribute("tokfmt.formats.jsonl.inspection", "JsonlInspection")
     writer = LazyAttribute("tokfmt.formats.jsonl.writer", "JsonlWriter")
     writer_traits = LazyAttribute("tokfmt.formats.jsonl.writer", "traits")
-    codes = LazyAttribute("tokfmt.formats.jsonl.check", "CODES")
     repairs = LazyAttribute("tokfmt.formats.jsonl.check", "REPAIRS")
 
     def sniff(self, probe: Probe) -> Confidence | None:

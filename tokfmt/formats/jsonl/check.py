@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from tokfmt.core.field_path import shown_path
-from tokfmt.core.findings import Audit, Code, Finding, Repair
+from tokfmt.core.findings import Audit, Finding, Repair
 from tokfmt.core.padding import Contradictions, findings_of
 from tokfmt.errors import FormatError
 from tokfmt.formats.jsonl.fields import rows_of
@@ -23,121 +23,6 @@ from tokfmt.formats.jsonl.options import ReadOptions
 from tokfmt.formats.jsonl.parse import Fault, IdTooLarge, Parsed
 from tokfmt.formats.jsonl.part import First, Part, first_record
 from tokfmt.wording import counted
-
-_OMIT = "--allow-loss invalid-lines leaves such lines out of a conversion and counts them."
-
-CODES: Mapping[str, Code] = {
-    "TF501": Code(
-        "a line that is not a record",
-        "A line is empty, is not JSON or not an object, or lacks the field that is read; or the field does not hold a "
-        "text (or a list of IDs). Upstream's packers stop at it, or silently drop everything that follows. Correct "
-        "the line, or name the field with --text-field. " + _OMIT,
-    ),
-    "TF502": Code(
-        "cannot be read to its end",
-        "The file does not exist, its compressed data is damaged or cut, or the disk reports an error. Copy it again.",
-    ),
-    "TF503": Code(
-        "a line that is not UTF-8",
-        "JSON is strictly UTF-8. The line is Latin-1 or UTF-16 text, or has a character cut in two, or surrogates "
-        "encoded one by one. iconv converts a whole file. " + _OMIT,
-    ),
-    "TF504": Code(
-        "a lone surrogate",
-        "An escape like \\ud83d without its second half is not a character: a program that counts in UTF-16 cut a text "
-        "in the middle of an emoji. Tokenizers refuse it, or replace it. " + _OMIT,
-    ),
-    "TF505": Code(
-        "nested too deep",
-        "More than 512 levels of brackets make parsers run out of stack. No text dataset needs them. " + _OMIT,
-        unsafe=True,
-    ),
-    "TF506": Code(
-        "a token ID of 2^32 or more",
-        "Token datasets hold at most 32 bits per ID. The list does not hold token IDs, or is damaged.",
-    ),
-    "TF507": Code(
-        "a byte order mark",
-        "The file begins with EF BB BF, as some editors write it. tokfmt skips it; Modalities' index counts it into "
-        "the first line, whose JSON many parsers then refuse. tokfmt check --fix OUT.jsonl writes the lines without "
-        "it.",
-    ),
-    "TF508": Code(
-        "line ends of two kinds",
-        "Some lines end with CR LF, others with LF: files of two systems were joined. Indexes of some versions of "
-        "Modalities count them differently. tokfmt check --fix OUT.jsonl writes LF throughout.",
-    ),
-    "TF509": Code(
-        "empty texts",
-        "A record whose text is empty. Since 2024-06-18 Modalities' packer silently drops its batch and everything "
-        "that follows, and exits with code 0 (earlier versions drop the document, or its batch of ten). Remove such "
-        "lines before you pack with it, and compare packs with --against.",
-    ),
-    "TF510": Code(
-        "a field that occurs twice",
-        "A record has the field that is read more than once. JSON does not define which one counts: tokfmt and Python "
-        "take the last one, other programs the first.",
-    ),
-    "TF511": Code(
-        "the index cannot be read",
-        "X.idx beside X.jsonl is not a pickled list of pairs of integers. tokfmt index writes a new one; --from-opt "
-        "index=none reads all lines without one.",
-    ),
-    "TF512": Code(
-        "entries that do not begin a line",
-        "Offsets in the index are not starts of lines: the text was changed after the index was made, or the index "
-        "belongs to another file. Readers would return pieces of lines. tokfmt index writes a new one.",
-    ),
-    "TF513": Code(
-        "lines without an entry",
-        "The index lists fewer lines than the file has, so readers skip the others. Lines that are blank or not JSON "
-        "may be left out. Others are hidden: lines were appended after the index was made, it belongs to another "
-        "file, or it is damaged. tokfmt index writes a new one; --from-opt index=none reads every line, and "
-        "--from-opt index=trust reads the lines that it lists.",
-    ),
-    "TF514": Code(
-        "an index of an older version",
-        "Versions of Modalities counted lengths in characters instead of bytes (2024-02-06 to 2024-12-11), counted "
-        "the last line feed, or left out a last line without one. The current packer cuts UTF-8 sequences with such "
-        "an index: its reader process dies, and packing hangs for ever. tokfmt reads these indexes, as their offsets "
-        "are right. tokfmt index (or check --fix OUT.jsonl) writes one of the current version.",
-    ),
-    "TF515": Code(
-        "lengths that fit no version",
-        "Lengths in the index are neither the bytes nor the characters of their lines. The text was changed without "
-        "moving line borders, or another program wrote the index. An entry that reaches beyond its line hides the "
-        "lines after it. tokfmt index writes a new one.",
-    ),
-    "TF516": Code(
-        "unsafe",
-        "Reading on would take unbounded memory (a line of hundreds of megabytes, or compressed data that inflates to "
-        "one), or the index, a pickle, would execute code. tokfmt stops before that. --from-opt max_line=BYTES "
-        "accepts longer lines; never load such an index with pickle.",
-        unsafe=True,
-    ),
-    "TF517": Code(
-        "texts that spell a special token",
-        "A text holds a literal <|endoftext|>. Packers that let the tokenizer parse special tokens make a separator "
-        "of it, in the middle of a document. tokfmt takes it as text, unless --special-tokens parse is given.",
-    ),
-    "TF518": Code(
-        "an index that is out of order",
-        "An entry of the index begins at or before the one before it: two indexes were joined, or one was shuffled. "
-        "tokfmt cannot know the intended order; tokfmt index writes one in the order of the lines.",
-    ),
-    "TF519": Code(
-        "blank lines",
-        "Lines of only white space are not documents: tokfmt skips and counts them. Modalities' create_raw_index "
-        "stops at them.",
-    ),
-    "TF520": Code(
-        "fields that do not fit the IDs",
-        "Labels, a mask or positions of a record are missing or of another length than its IDs; a label is neither the "
-        "ID nor -100, or a mask neither 0 nor 1; or labels and masks count other tokens. --from-opt loss_mask=NAME "
-        "reads one of them, loss_mask=all counts a token if each does; --allow-loss loss-mask reads the IDs alone. A "
-        "warning if labels or masks count padding, or several IDs of a record are excluded as padding.",
-    ),
-}
 
 _INDEX = "the index was written again from the lines"
 _NONE = {"index": "none"}

@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from tokfmt.core.findings import Code, Repair
+from tokfmt.core.findings import Repair
 from tokfmt.core.format import Confidence, Hints, Probe, Target
 from tokfmt.core.inspection import Inspection, Unreadable
 from tokfmt.core.ragged import Offsets
@@ -124,12 +124,6 @@ class Modalities(FlatFormat):
         from tokfmt.formats.modalities.layout import glimpse
 
         return glimpse(hints.opened(paths[0]), options)
-
-    def codes(self) -> Mapping[str, Code]:
-        """See `Format.codes`."""
-        from tokfmt.formats.modalities.check import CODES
-
-        return CODES
 
     def repairs(self) -> Mapping[str, Repair]:
         """See `Format.repairs`."""

@@ -39,7 +39,7 @@ from tokfmt.files.file import File, open_file
 from tokfmt.files.place import Place, place_of
 from tokfmt.formats.flat import Extent, FileLayout, FlatFormat, FlatInspection, FlatReader, FlatWriter, joined
 from tokfmt.formats.stage1.blocks import GPT2_EOS, MEMBER, NAME, TOKEN, numbering, problems_of, short_blocks, suspicions
-from tokfmt.formats.stage1.check import CODES, look
+from tokfmt.formats.stage1.check import look
 from tokfmt.formats.stage1.options import SAMPLE, ReadOptions, WriteOptions
 from tokfmt.wording import counted, printable
 
@@ -152,7 +152,7 @@ class Stage1(FlatFormat):
     cannot_store = "empty sequences; sequences that contain the separator"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     pattern, unreadable = NAME.pattern, "TF202"
-    member, counted, meanings, inspection = MEMBER, "blocks", CODES, Stage1Inspection
+    member, counted, inspection = MEMBER, "blocks", Stage1Inspection
 
     def inspect(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> Inspection:
         """See `Format.inspect`."""

@@ -1,4 +1,4 @@
-"""Findings on stage-1 blocks (TF201 to TF219) and their meanings.
+"""Findings on stage-1 blocks (TF201 to TF219).
 
 A check compares the sizes and the numbers of all files. It reads the first, middle and last 64 KiB of each, or with
 `--deep` everything, and looks for zeros, a wrong byte order or width, negative IDs, and separators.
@@ -6,13 +6,13 @@ A check compares the sizes and the numbers of all files. It reads the first, mid
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.findings import Audit, Code, Finding
+from tokfmt.core.findings import Audit, Finding
 from tokfmt.core.reader import WINDOW, windows
 from tokfmt.errors import FormatError
 from tokfmt.files.file import File
@@ -283,103 +283,3 @@ def stream_findings(path: Place, found: Sequence[Content], eos_id: int) -> Itera
         )
         remedy = "Give the tokenizer with --tokenizer to compare with its vocabulary"
         yield Finding("TF214", "warning", str(beyond.path), what, remedy, beyond.first_beyond * 4)
-
-
-CODES: Mapping[str, Code] = {
-    "TF201": Code(
-        "no blocks in the directory",
-        "Blocks are named stage1_block_0000.bin, stage1_block_0001.bin and so on, directly in the directory. There is "
-        "none. Name the right directory, or the files themselves.",
-    ),
-    "TF202": Code(
-        "a block cannot be read",
-        "A block is not a regular file, you have no permission to read it, or the disk reports an error. Check "
-        "permissions, or copy it again.",
-    ),
-    "TF203": Code(
-        "two blocks of one number",
-        "Two files have the same number (such as stage1_block_1.bin and stage1_block_0001.bin). The stream is the "
-        "concatenation in order of number, so one of them would be read twice or in the wrong order. Keep one.",
-    ),
-    "TF204": Code(
-        "a block is missing",
-        "The numbers of blocks have a gap: a download was not finished. Documents continue across blocks, so the "
-        "stream is broken there. A block above 0 without the blocks before it may begin with a fragment of a "
-        "document. Fetch the missing block, or accept the gap with --from-opt gaps=accept.",
-    ),
-    "TF206": Code(
-        "a block ends inside a token",
-        "A block is whole int32 tokens, but the size is not a multiple of 4: a copy was cut. A block does not state "
-        "its size, so tokfmt does not repair it. Copy it again; --allow-loss tail reads up to the last whole token.",
-    ),
-    "TF207": Code(
-        "a block ends with a partial sample",
-        "A block is whole samples of 8,192 tokens. This one ends within a sample: it was cut at a token border, or "
-        "its samples have another length (--from-opt seq_len=N). convert reads all tokens that are there, with a note; "
-        "a check is to find what a copy lost, so here it is an error.",
-    ),
-    "TF208": Code(
-        "a block that is not the last is short",
-        "Only the last block may be shorter than the others. An earlier one that is shorter was cut, and the document "
-        "at its end continues with the wrong tokens. Copy it again, or accept the gap with --from-opt gaps=accept.",
-    ),
-    "TF209": Code(
-        "a block of zeros",
-        "All tokens that were read are 0: the file was allocated and never written, or it is a sparse file whose "
-        "holes were not copied. Copy it again.",
-    ),
-    "TF210": Code(
-        "zeros at the end of a block",
-        "Padding is the separator, never 0. Zeros at the end are space that a copy or a download reserved and did not "
-        "fill. Copy it again.",
-    ),
-    "TF211": Code(
-        "big-endian IDs",
-        "Tokens are little-endian int32. Most IDs here are 2^24 or more as stored, and plausible with their bytes "
-        "swapped: they were written on, or for, a big-endian machine. numpy.fromfile(f, "
-        "'>i4').astype('<i4').tofile(g) swaps them.",
-    ),
-    "TF212": Code(
-        "uint16 IDs read as int32",
-        "Most IDs are 65,536 or more, of the form a*65536+b: two 16-bit IDs in each. The file is a stream of uint16 "
-        "(as nanoGPT writes it) with the name of a block. Convert it from its real format.",
-    ),
-    "TF213": Code(
-        "negative IDs",
-        "An ID is below 0: a cast to int32 wrapped 2^31 or more, the file is damaged, or an ignored label (-100) was "
-        "stored. A trainer would index its embedding from the end, or crash. Write the block again.",
-    ),
-    "TF214": Code(
-        "IDs beyond GPT-2's vocabulary",
-        "Stage-1 blocks are made with GPT-2's tokenizer, whose last ID is the separator 50256. If a file has that "
-        "separator, higher IDs come from another tokenizer or from damage. --tokenizer NAME compares with the right "
-        "vocabulary.",
-    ),
-    "TF215": Code(
-        "no separator",
-        "No token that was read is the separator (50256 unless --eos gives another), so the ends of documents are not "
-        "known. Either another ID separates them (--eos ID), or the packer joined documents without one: then a model "
-        "learns to continue from one document into the next, and the text has to be packed again.",
-    ),
-    "TF216": Code(
-        "too many separators",
-        "A quarter of the tokens or more are the separator. Samples were padded with it one by one, or most documents "
-        "are empty: a large share of training time goes into padding. Pack the text again.",
-    ),
-    "TF217": Code(
-        "two blocks are the same",
-        "Two blocks hold the same bytes: one was copied to the wrong name and replaced another block, or a packer was "
-        "run twice over the same text. Without --deep, three parts of each are compared.",
-    ),
-    "TF218": Code(
-        "padding inside",
-        "Only the end of the last sample is padded with the separator, as a document that does not fit a sample "
-        "continues in the next. A long run elsewhere means that samples were padded one by one, or that documents are "
-        "empty; each separator of it is read as an empty document.",
-    ),
-    "TF219": Code(
-        "not int32 token IDs",
-        "The content looks like numbers of another width (int64 IDs read as int32: every second one is 0), or like "
-        "numbers that count up. numpy.fromfile(FILE, '<i8').astype('<i4').tofile(OTHER) converts int64 to int32.",
-    ),
-}
