@@ -35,7 +35,7 @@ def place_named(file: Place, name: str, home: Place | None = None) -> Place:
         place = (place_of(name) if is_address(name) else _joined(home, name)).asking(file.listing)
     except OptionError:
         raise _outside(file, name) from None
-    if not _is_own(file, place):
+    if not (isinstance(place, Url) and _owner(place) == _owner(file)):
         raise _outside(file, place)
     return _without_secrets(file, place)
 
@@ -46,11 +46,6 @@ def _joined(home: Url, name: str) -> Place:
         return LocalPlace(name)
     key = posixpath.normpath(posixpath.join(home.key, name))
     return replace(home, key="" if key == "." else key, query="")
-
-
-def _is_own(file: Url, place: Place) -> bool:
-    """Return whether a place has the same owner as a file in a store."""
-    return isinstance(place, Url) and _owner(place) == _owner(file)
 
 
 def _owner(url: Url) -> Url:

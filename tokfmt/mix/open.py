@@ -280,17 +280,12 @@ def _tokenizer(file: RecipeFile) -> TokenizerHandle | None:
         return None
     from tokfmt.text.tokenizer import load_tokenizer
 
-    beside = _beside(file.where, file.tokenizer)
+    beside = file.where.parent / file.tokenizer if file.where.is_local else place_named(file.where, file.tokenizer)
     try:
         return load_tokenizer(beside.text if beside.exists() else file.tokenizer)
     except TokfmtError as error:
         error.add_note(f"It is the tokenizer of {printable(file.where)}")
         raise
-
-
-def _beside(recipe: Place, tokenizer: str) -> Place:
-    """Return the place of a tokenizer that a recipe names by a path; a name of the Hub leads to no file there."""
-    return recipe.parent / tokenizer if recipe.is_local else place_named(recipe, tokenizer)
 
 
 def _opened(

@@ -231,7 +231,7 @@ def _pieces(text: str, encode: Encode, cuts: Cuts) -> Iterator[Tokens]:
     """Yield the IDs of a long text, piece by piece."""
     at, following = 0, None
     while at < len(text):
-        stop = _stop(text, at, cuts)
+        stop = len(text) if len(text) - at <= PIECE else cuts.border(text, at + PIECE // 2, at + PIECE)
         tokens = encode([text[at : stop or at + PIECE]]).tokens
         if following is not None and int(tokens[0]) != following:
             raise UnbrokenTextError(text, at, accepted(_file_bytes.get()()))
@@ -244,11 +244,6 @@ def _pieces(text: str, encode: Encode, cuts: Cuts) -> Iterator[Tokens]:
             kept, at = within
             following = int(tokens[kept])
             yield tokens[:kept]
-
-
-def _stop(text: str, at: int, cuts: Cuts) -> int | None:
-    """Return where a piece ends: at a border in its second half, or at the end of the text; None without either."""
-    return len(text) if len(text) - at <= PIECE else cuts.border(text, at + PIECE // 2, at + PIECE)
 
 
 def _far_stop(text: str, at: int, cuts: Cuts) -> int:

@@ -1121,7 +1121,7 @@ def shift_of(here: Side, corpus: Side, sequence: int, document: int) -> int:
 
     The stream of the corpus has one token after each document for the separator, which is not compared.
     """
-    mine = _head(here, sequence)
+    mine = here.values(sequence, 0, min(here.length(sequence), _LOOK)).astype(np.int64)
     if len(mine) < _ENOUGH:
         return 0
     stream, is_content, begin = _stream(corpus, document)
@@ -1135,10 +1135,6 @@ def shift_of(here: Side, corpus: Side, sequence: int, document: int) -> int:
         if len(same) >= _ENOUGH and same.all():
             return tokens
     return 0
-
-
-def _head(side: Side, number: int) -> NDArray[np.int64]:
-    return side.values(number, 0, min(side.length(number), _LOOK)).astype(np.int64)
 
 
 def _stream(corpus: Side, document: int) -> tuple[NDArray[np.int64], NDArray[np.bool_], int]:

@@ -365,13 +365,13 @@ def finish_parts(folder: Url, record: Mapping[str, Any]) -> Conversion:
     format_ = registry.get(str(record["parts"]["format"]))
     parts = [part_of(folder, format_, Task(k, count)) for k in range(count)]
     there = {f"{folder.key}/{name}": identity for name, identity in listed(store, folder).items()}
-    manifests = [_receipt(part, there) for part in parts]
+    manifests = [read_manifest(part) if manifest_path(part).key in there else Manifest({}) for part in parts]
     missing = [k for k, manifest in enumerate(manifests) if not manifest.content]
     if missing and _is_published(folder, parts):  # The run before was killed while it deleted receipts.
         _forget_tasks(store, folder, parts)
         return conversion_of(folder, read_manifest(folder).content, count)
     if missing:
-        begun = [k for k in _running(parts, there) if k in missing]
+        begun = [k for k, part in enumerate(parts) if k in missing and claim_url(part).key in there]
         raise missing_of(folder, missing, count, begun)
     for k, manifest in enumerate(manifests):
         if changed := _changed(store, manifest, there):
@@ -414,17 +414,9 @@ def _put_manifest(store: Store, folder: Url, content: Mapping[str, Any], objects
             raise DestinationExistsError(place) from error
 
 
-def _receipt(part: Url, there: Mapping[str, Identity]) -> Manifest:
-    return read_manifest(part) if manifest_path(part).key in there else Manifest({})
-
-
 def listed(store: Store, folder: Url) -> dict[str, Identity]:
     """Return the identities of the objects of a folder by name."""
     return {key.removeprefix(f"{folder.key}/"): one for key, one in identities_below(store, folder.key).items()}
-
-
-def _running(parts: Sequence[Url], there: Mapping[str, Identity]) -> list[int]:
-    return [k for k, part in enumerate(parts) if claim_url(part).key in there]
 
 
 def _joined(folder: Url, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

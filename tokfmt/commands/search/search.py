@@ -374,7 +374,8 @@ def find_ids(part: SearchPart, ids: tuple[int, ...], search: Search) -> Iterator
 
     def matches(tokens: Tokens) -> Positions:
         nonlocal anchor
-        anchor = _rarest(tokens, needle) if anchor < 0 else anchor
+        if anchor < 0:  # the search starts from the rarest ID of the run in this window
+            anchor = int(np.argmin([np.count_nonzero(tokens == token) for token in needle]))
         return _matches(tokens, needle, anchor)
 
     yield from _found_at(searched, part, len(ids), matches, search)
@@ -429,11 +430,6 @@ def _chosen(numbers: Positions, within: NDArray[np.bool_], search: Search) -> Po
     if search.each and len(rows):
         rows = rows[np.diff(numbers[rows], prepend=-1) != 0]
     return rows
-
-
-def _rarest(tokens: Tokens, needle: Tokens) -> int:
-    """Return the index of the rarest ID of the run in this window: the search starts from it."""
-    return int(np.argmin([np.count_nonzero(tokens == token) for token in needle]))
 
 
 def _matches(tokens: Tokens, needle: Tokens, anchor: int) -> Positions:

@@ -39,7 +39,7 @@ from tokfmt.commands.stats.walk import Indexed, StatsAxis, Streamed, Survey, axi
 from tokfmt.core.format import Decoder
 from tokfmt.core.loss_mask import is_masked, padding_of
 from tokfmt.core.losses import READS
-from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of
+from tokfmt.core.ragged import Offsets, Ragged, offsets_of
 from tokfmt.core.reader import PaddingCounts, Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.tokenizer_ids import TokenizerIds
@@ -720,7 +720,7 @@ def _filled(
 
 def _repeated(group: DuplicateGroup, seen: Sequence[Surveyed], decoder: Decoder | None) -> RepeatedSequence:
     surveyed = seen[group.dataset]
-    ids = _beginning(surveyed.survey.axis.stored, group)
+    ids = surveyed.survey.axis.stored.tokens(group.position, group.position + min(group.length, _SHOWN))
     return RepeatedSequence(
         count=group.count,
         length=group.length,
@@ -744,7 +744,3 @@ def _grouped(surveyed: Surveyed, decoder: Decoder | None) -> GroupedDataset:
 
     numbers = partial(surveyed.survey.axis.numbers, begun=surveyed.survey.begun)
     return GroupedDataset(str(surveyed.subject.source.paths[0]), "tokens", numbers, beginnings)
-
-
-def _beginning(stored: TokenReader, group: DuplicateGroup) -> Tokens:
-    return stored.tokens(group.position, group.position + min(group.length, _SHOWN))
