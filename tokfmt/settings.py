@@ -12,9 +12,7 @@ from tokfmt.errors import missing_package
 
 @contextmanager
 def settings(name: str, storage_options: Mapping[str, str | bool] | None = None) -> Iterator[None]:
-    """Apply the keywords for stores inside of a public function. Options of stores hold for this process and its
-    workers until others are given.
-    """
+    """Apply the keywords for stores, which hold for this process and its workers until others are given."""
     try:
         if storage_options is not None:
             from tokfmt.stores.options import StoreOptions, configure

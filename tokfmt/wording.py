@@ -127,9 +127,7 @@ def columns(rows: Sequence[Sequence[str]], words: Collection[int] = (0,)) -> lis
 
 
 def html_table(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]], notes: Iterable[str] = ()) -> str:
-    """Return a table for notebooks, in which all text is escaped. Numbers are grouped, and other cells left-aligned.
-    The cell of None is empty.
-    """
+    """Return a table for notebooks: text escaped, numbers grouped, other cells left-aligned, None empty."""
 
     def cells(tag: str, row: Sequence[object]) -> str:
         words = (f"{one:,}" if isinstance(one, int) else escape(str("" if one is None else one)) for one in row)
@@ -142,8 +140,6 @@ def html_table(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]
 
 
 def separator_words(separator: int, origin: str, seen: str) -> str:
-    """Return what every command says of a separator: the ID, how it is known, and how many sequences have it. `seen` is
-    `Gap.seen`.
-    """
+    """Return what every command says of a separator: its ID, how it is known, and how it was seen."""
     known = "; ".join(words for words in (origin, seen) if words)
     return f"{separator} ({known})" if known else str(separator)

@@ -113,9 +113,7 @@ def nearest(name: str, choices: Iterable[str]) -> str | None:
 
 
 def parse_options(kind: type[T], pairs: Iterable[str] | Mapping[str, object], owner: str) -> T:
-    """Build an options dataclass from `key=value` words, or from a mapping of values. The fields of the dataclass all
-    have defaults.
-    """
+    """Build an options dataclass, whose fields all have defaults, from `key=value` words or a mapping."""
     known, hints = {f.name: f for f in fields(cast("Any", kind))}, hints_of(cast("Any", kind))
     given: dict[str, object] = {}
     for name, value in given_options(pairs).items():

@@ -55,17 +55,12 @@ def memory() -> int:
 
 
 def share() -> int:
-    """Return the bytes that data may take that grows with the number of sequences: half of the memory.
-
-    Beyond it, refuse or spill to the disk.
-    """
+    """Return the bytes that data may take that grows with the number of sequences: half of the memory."""
     return memory() // 2
 
 
 def _settings(controller: str, second: str, first: str) -> Iterator[list[str]]:
-    """Yield the words of a setting in the process's group and in each group above it. `second` and `first` are its
-    names in version 2 and 1.
-    """
+    """Yield the words of a setting (its names in version 2 and 1) in the process's group and each group above it."""
     try:
         lines = _OWN.read_text().splitlines()
     except (OSError, ValueError):

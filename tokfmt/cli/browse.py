@@ -116,9 +116,7 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
 
 @contextlib.contextmanager
 def _uncollected(*, frozen: bool) -> Iterator[None]:
-    """Search for no cycles among what is imported, which has none: three searches would take 0.1 s. If `frozen`, later
-    searches are left out too, as one would block the screen for 0.2 s.
-    """
+    """Search for no cycles among what is imported, which has none: three searches would take 0.1 s."""
     gc.disable()
     try:
         yield

@@ -134,9 +134,7 @@ class ExecutorName(Words):
 
 
 class Known(click.ParamType[str]):
-    """A word that shells complete from a set; the command itself refuses unknown words. The set comes from the context,
-    which has the arguments typed so far.
-    """
+    """A word that shells complete from a set of the context; the command itself refuses unknown words."""
 
     def __init__(self, name: str, words: Callable[[click.Context], Iterable[str]]) -> None:
         self.name, self._words = name, words
@@ -282,9 +280,7 @@ def common(function: F) -> F:
 
 
 def requested(paths: Iterable[Any], given: Mapping[str, Any], **other: Any) -> SourceRequest:
-    """Return a request for some paths, as the options of `reading` describe them. `other` are fields of the request
-    that replace those of the options.
-    """
+    """Return a request for some paths, as the options of `reading` describe them; `other` replaces its fields."""
     from tokfmt.source.request import SourceRequest
 
     names = ("eos", "bos", "text_field", "split", "allow_loss", "recursive", "ignore_manifest")

@@ -128,9 +128,7 @@ def command(
 def _file(
     words: Sequence[str], output: str | None, split: str | None, keys: dict[str, Any], of_each: dict[str, Any]
 ) -> tuple[RecipeFile, bool]:
-    """Return the recipe that the arguments describe, and whether they name an existing recipe. `keys` are those of the
-    recipe, and `of_each` those of each source.
-    """
+    """Return the recipe that the arguments describe, and whether they name an existing recipe."""
     from tokfmt.errors import FormatError, OptionError
     from tokfmt.files.file import open_file
     from tokfmt.files.place import destination_of, place_of

@@ -251,9 +251,7 @@ def _room() -> int:
 
 
 def _visible_part(shown: Shown, style: _Style, fits: int) -> _Span:
-    """Return the interval of a sequence to read: all of it, its beginning, or the surroundings of a search result.
-    `fits` tokens or characters certainly fit on the screen.
-    """
+    """Return the interval to read: all, as much as certainly fits, or the surroundings of a search result."""
     if not style.short:
         return 0, shown.length
     start = 0

@@ -13,9 +13,7 @@ import click
 
 
 def usage_line(error: click.ClickException, words: Sequence[str]) -> str:
-    """Return the message of a usage error as one line. If `words`, the command line, names a file that looks like an
-    option, the remedy says so.
-    """
+    """Return the message of a usage error as one line, with advice if a file is named like an option."""
     ctx = error.ctx if isinstance(error, click.UsageError) else None
     if ctx is None:
         return error.format_message()

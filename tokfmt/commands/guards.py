@@ -64,9 +64,7 @@ class StoredFormat:
         return manifest_path(url), *ledger_paths(url)
 
     def objects(self, url: Url, stated: str) -> Sequence[Url]:
-        """Return the objects of the dataset at an address, as its format and its manifest list them. If there is no
-        manifest, `stated` is its format: that of the claim of an earlier run.
-        """
+        """Return the objects of the dataset at an address, as its manifest and its format, or `stated`, list them."""
         manifest, files = read_manifest(url), list[Place]()
         if url.is_there():
             with contextlib.suppress(OptionError):  # The plug-in that wrote it is not installed.
@@ -111,10 +109,7 @@ def _extent(files: Iterable[Place]) -> tuple[int, int] | None:
 
 
 def _format_of(directory: Place, stated: object) -> Format | None:
-    """Return the format that the manifest states, or that the content of a directory shows; None if neither does.
-
-    File names alone are not enough evidence to remove a directory.
-    """
+    """Return the format that the manifest or the content of a directory shows, not its names; else None."""
     try:
         if isinstance(stated, str):
             return registry.get(stated)
@@ -282,9 +277,7 @@ def taken_bytes(place: Path) -> int:
 
 
 def need_room(destination: Place, built: Path, minimum_bytes: int | None) -> None:
-    """Refuse a destination that does not fit on its file system. Bytes that an earlier run left where it is built count
-    as free.
-    """
+    """Refuse a destination that does not fit on its file system, where leftovers of its run count as free."""
     free = None if minimum_bytes is None else free_bytes(built)
     if minimum_bytes is None or free is None or minimum_bytes <= free:
         return

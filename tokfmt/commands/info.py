@@ -142,9 +142,7 @@ class Overview:
 
 
 def info(asked: SourceRequest, tokenizer: str | None = None) -> Overview:
-    """Identify a dataset of any size without reading all of it. The tokenizer decodes the first token IDs (default:
-    that of the manifest, if it is on this machine).
-    """
+    """Identify a dataset of any size without reading all of it; `tokenizer` decodes the first token IDs."""
     handle = tokenizer_of(tokenizer)
     request = asked.accepting(READS["info"])
     with Listing() as listing:

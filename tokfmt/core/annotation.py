@@ -308,10 +308,7 @@ class FileLayout:
 
 
 def certain(file_layout: FileLayout) -> FileLayout:
-    """Return the certain part of a layout with truncated files: the sequences, or the tokens, before the cut.
-
-    A problem with `Problem.is_truncated` becomes damage. The last sequence of a stream may still be incomplete.
-    """
+    """Return the certain part of a layout with truncated files, with what is cut as damage."""
     cut = [problem for problem in file_layout.problems if problem.is_truncated]
     if not cut:
         return file_layout
@@ -515,9 +512,7 @@ def bounded_entries(index: Place, entries: int, data: File) -> None:
 
 
 def loss_mask(path: Place, tokens: int, code: str) -> tuple[Extent, list[Problem]]:
-    """Return the loss mask of a token file, and the problems of its size and content. The mask has one byte per
-    token.
-    """
+    """Return the loss mask of a token file, one byte per token, and the problems of its size and content."""
     mask = Extent(open_file(path), 0, tokens, np.dtype(np.uint8))
     try:
         mask_bytes(mask, 0, min(tokens, mask.file.size, 1 << 16))

@@ -27,9 +27,7 @@ def shown_path(keys: Iterable[str]) -> str:
 
 
 def step(document: object, key: str) -> object:
-    """Return the value of a key of an object, or, if the key is a number, the element of a list. If there is no such
-    value, that is a ValueError.
-    """
+    """Return the value of a key of an object, or the element of a list; raise ValueError without one."""
     if isinstance(document, dict) and key in document:
         return document[key]
     if isinstance(document, list) and key.isdecimal() and int(key) < len(document):

@@ -105,9 +105,7 @@ def noted(code: str, error: FormatError, note: str) -> Problem:
 
 
 def raise_fatal(problems: Iterable[Problem], accepted: frozenset[str]) -> tuple[Loss, ...]:
-    """Raise the error of the first problem that prevents reading, and return the losses of those that are accepted. The
-    words of `--allow-loss` that the user gave are `accepted`. A loss is for `Info.lost`.
-    """
+    """Raise the first problem that prevents reading and is not accepted; return the losses of those that are."""
     losses = list[Loss]()
     for problem in problems:
         if problem.is_fatal and problem.accepted_by not in accepted:

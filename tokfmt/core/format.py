@@ -131,9 +131,7 @@ class Signature(NamedTuple):
         return False
 
     def fits(self, name: str, head: bytes, *, is_text: bool) -> bool:
-        """Return whether a file may be of the format by its name or its content. The name is in lower case, and `head`
-        is the `Probe.head`.
-        """
+        """Return whether a file may be of the format by its lower-case name or by its head."""
         if self.is_named(name) or (self.binary and not is_text):
             return True
         if is_text and (self.text or any(word in head for word in self.words)):
@@ -545,9 +543,7 @@ class Format(ABC):
         """
 
     def open(self, paths: Sequence[Place], options: Any, hints: Hints) -> TokenReader | RecordReader:
-        """Return a reader of the stored axis, or of text records, as for `inspect`. Raises FormatError if the dataset
-        is not valid.
-        """
+        """Return a reader of the stored axis, or of text records; raise FormatError if it is not valid."""
         return self.inspect(paths, options, hints).open(hints.allow_loss)
 
     def glimpse(self, paths: Sequence[Place], options: Any, hints: Hints) -> TokenReader | None:
@@ -624,9 +620,7 @@ class Format(ABC):
         return {}
 
     def patch(self, copy: Path, options: Any, *, dry_run: bool = False) -> None:
-        """Fix a copy of a dataset in place; with `dry_run`, change nothing, and raise what a patch would raise. If the
-        correct content is not certain, that is an error.
-        """
+        """Fix a copy of a dataset in place if what is correct is certain; with `dry_run`, change nothing."""
         raise TypeError(f"the format {self.name} names patches, and defines no patch")
 
     def sections(self, path: Place, options: Any) -> Sequence[Section] | None:

@@ -27,9 +27,7 @@ class Inspection(ABC):
 
     @abstractmethod
     def reader(self) -> TokenReader | RecordReader:
-        """Return the reader of what was examined. Called only if each fatal problem is accepted. Raises FormatError if
-        the dataset is not valid, and only the reader can know it.
-        """
+        """Return the reader of what was examined, called only if each fatal problem is accepted."""
 
     def look(self, how: Audit) -> Iterator[Finding | Problem]:  # noqa: ARG002 - nothing
         """Yield what only a check finds, in bounded memory. The default looks at nothing.
@@ -56,9 +54,7 @@ class Inspection(ABC):
             yield found.finding() if isinstance(found, Problem) else found
 
     def open(self, accepted: frozenset[str]) -> TokenReader | RecordReader:
-        """Return the reader. Its facts list the problems that have a note, and the losses that are accepted. The words
-        of `--allow-loss` that the user gave are `accepted`; a fatal problem that none accepts is raised.
-        """
+        """Return the reader with problems noted and losses accepted; raise what no word of `accepted` accepts."""
         lost = raise_fatal(self.problems, accepted)
         notes = tuple(problem.note for problem in self.problems if problem.note)
         reader: Any = self.reader()

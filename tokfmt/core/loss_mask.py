@@ -71,9 +71,7 @@ Flags = NDArray[np.bool_]
 
 
 def mask_fields(path: Place, there: Sequence[str], choice: str | None) -> tuple[str, ...]:
-    """Return the fields of labels and masks to read. `choice` is the option `loss_mask`, a `MaskChoice`; None: those
-    that speak of the ID itself.
-    """
+    """Return the fields of labels and masks to read: the `choice`, or those that speak of the ID itself."""
     found = tuple(name for name in (LABELS, *MASKS) if name in there)
     if choice in (None, ALL):
         return found
@@ -91,9 +89,7 @@ def which_of(names: Iterable[str]) -> str:
 
 
 def separated(marks: Marks, plain: Flags) -> Marks:
-    """Return marks with separators inserted. It counts unless the token before it has MASKED_END or UNENDED. `plain` is
-    False where separators are inserted.
-    """
+    """Return marks with separators inserted, which count unless the token before has MASKED_END or UNENDED."""
     found = np.full(len(plain), TARGET, np.uint8)
     found[plain] = marks
     masked = plain[:-1] & ~plain[1:] & (found[:-1] & (MASKED_END | UNENDED) != 0)
@@ -185,9 +181,7 @@ def padding_of(reader: TokenReader, start: int, stop: int) -> Flags | None:
 
 
 def of_rows(flags: Flags | None, bounds: Offsets) -> NDArray[np.int64]:
-    """Return the number of positions of each row at which a flag is set, int64[rows]; zeros without flags. The rows
-    have the offsets `bounds`, int64[rows + 1]; the result is zeros without flags.
-    """
+    """Return the number of positions of each row, int64[rows], at which a flag is set; zeros without flags."""
     if flags is None:
         return np.zeros(len(bounds) - 1, np.int64)
     found: NDArray[np.int64] = np.diff(offsets_of(flags.view(np.uint8))[bounds - bounds[0]])
@@ -238,8 +232,6 @@ def beside_ids(names: Sequence[str], ids: NDArray[Any], marks: Marks, bounds: Of
 
 
 def of_next(marks: Marks, begins: Flags) -> NDArray[np.int8]:
-    """Return the mask of labels int8[tokens], each at the token before the label. The last token of a document is 0.
-    `begins` is True where documents begin.
-    """
+    """Return the mask of labels int8[tokens], each at the token before the label; 0 at ends of documents."""
     counts = np.append((marks & TARGET != 0) & ~begins, False)
     return counts[1:].astype(np.int8)

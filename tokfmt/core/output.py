@@ -58,9 +58,7 @@ class Output:
         self.written += length
 
     def write(self, offset: int, data: bytes | NDArray[np.generic]) -> None:
-        """Write all of `data` at byte `offset`. A disk that is full, a quota that is used up and the like are an
-        OutageError.
-        """
+        """Write all of `data` at byte `offset`; a full disk and the like are an OutageError."""
         view = memoryview(data) if isinstance(data, bytes) else np.ascontiguousarray(data).view(np.uint8).data
         done = 0
         with writing(self.path):
@@ -128,10 +126,7 @@ def whole(path: Path, drafts: Path | None = None, *, stays: bool = False) -> Ite
 
 
 def concatenate(parts: Sequence[Path], destination: Path, *, keep: bool = False) -> None:
-    """Concatenate files. Unless `keep`, each part is removed when it is copied.
-
-    The kernel copies, so memory does not grow with the parts.
-    """
+    """Concatenate files in the kernel. Unless `keep`, each part is removed when it is copied."""
     at = 0
     with writing(destination), open(destination, "wb", opener=_not_followed) as out:
         for part in parts:

@@ -71,9 +71,7 @@ _AT_ONCE = 1 << 20
 
 
 def reordered(ragged: Ragged, order: NDArray[np.integer]) -> Ragged:
-    """Copy the sequences `order[0], order[1], ...`, about 1 Mi tokens at a time. No sequence may be longer than
-    that.
-    """
+    """Copy the sequences `order[0], order[1], ...`, none longer than 1 Mi tokens, about so many at a time."""
     starts = ragged.offsets[order]
     return gathered(ragged.tokens, starts, ragged.offsets[order + 1] - starts)
 
@@ -96,9 +94,7 @@ _SHORT = 48  # Tokens per interval, on average, from which slices are copied one
 
 
 def pick(window: Tokens, starts: Offsets, lengths: Offsets) -> Tokens:
-    """Return intervals of a window, concatenated in the given order; the window itself if they are all of it. `starts`
-    are places in the window.
-    """
+    """Return intervals of a window, concatenated in the given order; the window itself if they are all of it."""
     count, total = len(starts), int(lengths.sum())
     if not count or not total:
         return window[:0]

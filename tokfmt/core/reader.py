@@ -270,9 +270,7 @@ class Axis(ABC):
         return (self.tokens(start, stop) for start, stop in wanted)
 
     def gather(self, starts: Offsets, lengths: Offsets) -> Tokens:
-        """Return the tokens of many intervals, concatenated in the given order. Neighbors are read together. The
-        intervals are in any order, and may overlap.
-        """
+        """Return the tokens of many intervals, which may overlap, in the given order, reading neighbors together."""
         if len(starts) < 2:
             return self.tokens(int(starts[0]), int(starts[0] + lengths[0])) if len(starts) else np.empty(0, self.dtype)
         if bool((starts[1:] >= starts[:-1]).all()):
@@ -362,9 +360,7 @@ class TokenReader(Axis):
 
     @abstractmethod
     def offsets(self, first: int, last: int) -> Offsets:
-        """Return the start of each sequence `first <= i < last`, and the end of the last. The result is int64[last -
-        first + 1], positions on the token axis, non-decreasing.
-        """
+        """Return the positions, int64, of each sequence `first <= i < last`, and the end of the last."""
 
     @property
     def presumes(self) -> bool:
@@ -372,9 +368,7 @@ class TokenReader(Axis):
         return False
 
     def check_ends(self, numbers: Offsets) -> None:
-        """Compare the ends of some sequences with what is presumed. Reads one token of each. A sequence that does not
-        end with the separator raises UnendedError.
-        """
+        """Read one token of each of some sequences; one that does not end as presumed raises UnendedError."""
 
     @property
     def is_readable(self) -> bool:
@@ -413,9 +407,7 @@ class TokenReader(Axis):
         return None
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:  # noqa: ARG002
-        """Return marks, uint8[stop - start] with the bits of `core.loss_mask`; None if the dataset has none. Data
-        beside the tokens that cannot be expressed as marks are a ConversionError.
-        """
+        """Return marks, uint8[stop - start] with the bits of `core.loss_mask`; None if the dataset has none."""
         return None
 
     def masks(self, start: int, stop: int) -> NDArray[np.uint8]:
@@ -438,9 +430,7 @@ class TokenReader(Axis):
         raise LookupError(f"where documents begin in the positions {start}:{stop} is not known")
 
     def to_source(self, position: int) -> tuple[TokenReader, int] | None:
-        """Return the reader beneath this one, and its position of the token at a position of this axis. The result is
-        None for a stored reader, and for a separator that no reader beneath has.
-        """
+        """Return the reader beneath and its position of the token here; None of a stored one, or without it."""
         check_position(position, self.info.tokens)
         return None
 
@@ -527,9 +517,7 @@ def largest_id(tokens: NDArray[np.integer]) -> int:
 
 
 def check_ids(tokens: Tokens, limit: int, position: int, where: str, remedy: str = "") -> int:
-    """Return the largest token ID of a window (-1 if empty), after a check that it is at most `limit`. `position` is
-    that of tokens[0], for the message.
-    """
+    """Return the largest token ID of a window (-1 if empty), after a check that it is at most `limit`."""
     top = largest_id(tokens)
     if top > limit:
         at = int(np.argmax(tokens > limit))

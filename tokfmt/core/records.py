@@ -205,9 +205,7 @@ class RecordReader(ABC):
 
     @abstractmethod
     def texts(self, block: Block) -> Iterator[RecordBatch]:
-        """Yield the texts of a block, in batches of bounded size. Invalid lines, and other fields without --allow-loss
-        fields, raise; with `Hints.collect_invalid`, batches report them instead.
-        """
+        """Yield the texts of a block in batches; invalid lines raise, or are reported (`Hints.collect_invalid`)."""
 
     @abstractmethod
     def ids(self, block: Block) -> Iterator[RecordBatch]:
@@ -234,9 +232,7 @@ class RecordReader(ABC):
                 yield RecordBatch(lines=lines, tokens=len(ids.tokens), skipped=batch.skipped)
 
     def stored_bytes(self, block: Block, batch: RecordBatch, count: int) -> int | None:  # noqa: ARG002
-        """Return about how many bytes of its file the first records of a block take; None if that is not known. `batch`
-        is the last that was read of it, and `count` the number of records that were read of it.
-        """
+        """Return about how many bytes of its file the first records of a block take; None if not known."""
         return (block.stop - block.start) * count // block.records if block.records > 0 else None
 
     @abstractmethod

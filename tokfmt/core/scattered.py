@@ -32,9 +32,7 @@ class Scattered(File):
 
     @abstractmethod
     def intervals(self, start: int, stop: int) -> tuple[Offsets, Offsets]:
-        """Return the intervals of the file below that hold the bytes `start <= i < stop` of this one, in order. The
-        result is int64[n] twice: the byte offset at which each interval begins, and its end.
-        """
+        """Return the ascending intervals (int64[n] begins, ends) of the file below with the bytes of this one."""
 
     def to_stored_offset(self, offset: int) -> int | None:
         starts, _ = self.intervals(offset, offset + 1)

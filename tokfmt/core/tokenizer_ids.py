@@ -46,9 +46,7 @@ class TokenizerIds:
 
     @classmethod
     def stated(cls, made: Mapping[str, Any]) -> TokenizerIds | None:
-        """Return the IDs of a tokenizer by its description in a manifest, or None if the manifest does not state them.
-        Anyone can have written it.
-        """
+        """Return the IDs of a tokenizer by its description in a manifest, which anyone can have written; else None."""
         size = made.get("vocab_size")
         try:
             gaps = tuple((first, stop) for first, stop in made.get("gaps", ()))
@@ -89,9 +87,7 @@ class TokenizerIds:
         return f"IDs below {self.stop:,}{' without ' if words else ''}{', '.join(words)}{more}"
 
     def lacks_largest(self, largest: int, eos_id: int | None) -> bool:
-        """Return whether no token has the largest ID of a dataset. A user may choose the separator of a dataset
-        freely.
-        """
+        """Return whether no token has the largest ID of a dataset; its separator may be chosen freely."""
         return largest >= 0 and largest not in self and largest != eos_id
 
     def lacks(self, tokens: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:

@@ -88,9 +88,7 @@ def width_of_size(extent: Extent, starts: Offsets, wider: Sequence[int], index: 
 
 
 def likely_width(head: Numbers, wider: Sequence[int] = (8, 4), width: int = 2) -> int:
-    """Return the bytes per token that the beginning of a file shows: the widest whose upper parts are small. `head` is
-    uint8[n], whole tokens of each width. `wider` begins with the widest.
-    """
+    """Return the widest bytes per token whose upper parts are small in the head, uint8[n], or `width`."""
     return next((other for other in wider if other > width and _looks_wide(head, width, other)), width)
 
 

@@ -137,15 +137,11 @@ class File:
         return self.identity.size
 
     def to_stored_offset(self, offset: int) -> int | None:
-        """Return the byte offset in the file of the byte that `read` returns for `offset`. None if the file is
-        compressed.
-        """
+        """Return the offset in the file of the byte that `read` returns for `offset`; None if compressed."""
         return offset if self.is_plain else None
 
     def from_stored_offset(self, offset: int) -> int | None:
-        """Return the offset at which `read` returns a byte of the file: the inverse of `to_stored_offset`. None if
-        `read` never returns that byte.
-        """
+        """Return the offset at which `read` returns a byte of the file; None if it never does."""
         return offset
 
     def read(self, offset: int, length: int) -> bytes:
@@ -283,9 +279,7 @@ class File:
         return out
 
     def ids(self, offset: int, count: int, dtype: np.dtype[Any]) -> NDArray[np.unsignedinteger]:
-        """Return token IDs as an unsigned array in native byte order. The dtype is that in the file, in either byte
-        order. A signed one keeps its width.
-        """
+        """Return token IDs, of any byte order in the file, as an unsigned array in native byte order."""
         return self.unsigned(self.array(offset, count, dtype), offset)
 
     def unsigned(self, raw: NDArray[Any], offset: int) -> NDArray[np.unsignedinteger]:
@@ -544,9 +538,7 @@ def read_whole(place: PlaceLike, limit_bytes: int) -> bytes:
 
 
 class Held:
-    """A file in a store, of which some ranges are held in memory. They are requested side by side. The ranges are
-    ascending and disjoint; `contents` are their bytes, if they were read before.
-    """
+    """A file in a store, of which some ascending ranges, requested side by side, are held in memory."""
 
     def __init__(
         self, file: File, ranges: Sequence[tuple[int, int]], contents: Sequence[bytes | memoryview] | None = None
@@ -706,10 +698,7 @@ def names_in(directory: PlaceLike) -> list[str]:
 
 
 def matching(directory: PlaceLike, pattern: str) -> list[Place]:
-    """Return the entries of a directory whose names match a shell pattern, sorted by name.
-
-    If there is no such directory, the result is empty.
-    """
+    """Return the sorted entries of a directory, if it is there, whose names match a shell pattern."""
     place = place_of(directory)
     if not place.is_dir():
         return []

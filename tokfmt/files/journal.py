@@ -237,10 +237,7 @@ def keep_only(path: Path, is_kept: Callable[[str], bool]) -> int:
 
 
 def read_journal(path: Path) -> tuple[list[tuple[str, int, Any]], int]:
-    """Return the complete lines of a journal as (kind, number, facts), and their size in bytes.
-
-    If the file does not exist, both are empty.
-    """
+    """Return the complete lines of a journal, if there is one, as (kind, number, facts), and their bytes."""
     try:
         return entries_of(path.read_bytes())
     except FileNotFoundError:

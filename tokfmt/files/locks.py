@@ -43,9 +43,7 @@ _SIGNED = re.compile(r"process (\d+) on (.*)\n")
 
 
 def make_private(path: Path, *, taken_over: bool = False) -> None:
-    """Make a directory that only the caller can access. A link is never followed. With `taken_over`, an existing
-    directory of an earlier run is used.
-    """
+    """Make a directory that only the caller can access, or take over one of an earlier run; follow no link."""
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:
@@ -55,9 +53,7 @@ def make_private(path: Path, *, taken_over: bool = False) -> None:
 
 
 def check_private(path: Path) -> None:
-    """Raise an error for a hidden directory that another user could have made or changed. Remove read access of
-    others.
-    """
+    """Refuse a hidden directory that another user could have made or changed; remove read access of others."""
     why = distrusted(path)
     if why:
         raise ConversionError(
@@ -87,9 +83,7 @@ def _name_of(owner: int) -> str:
 
 
 def user_directory(kind: str, otherwise: str) -> Path:
-    """Return the directory for the user's files of a kind, by the XDG Base Directory specification. It may not exist.
-    The kind is "CACHE" or "STATE"; `otherwise` is below the home directory.
-    """
+    """Return the directory of a kind ("CACHE", "STATE") by the XDG specification; it may not exist."""
     named = os.environ.get(f"XDG_{kind}_HOME", "")
     place = Path(named if os.path.isabs(named) else os.path.join(os.path.expanduser("~"), otherwise))
     if not place.is_absolute():

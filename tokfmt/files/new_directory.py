@@ -13,9 +13,7 @@ from tokfmt.wording import printable
 
 
 def write_new_directory(directory: Path, contents: Mapping[str, bytes]) -> list[Path]:
-    """Write files, by their path in the directory, to a directory that is empty or does not exist, and return their
-    paths.
-    """
+    """Write files, by their path, to a directory that is empty or does not exist, and return their paths."""
     if os.path.lexists(directory) and not (directory.is_dir() and not any(directory.iterdir())):
         raise DestinationExistsError(directory, "it is not an empty directory", has_overwrite=False)
     try:

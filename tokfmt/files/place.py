@@ -609,9 +609,7 @@ def place_of(place: PlaceLike) -> Place:
 
 
 def local_path(path: PlaceLike, role: str) -> LocalPlace:
-    """Return the local path of a place, for a library or a system call that takes only local paths. `role` is the thing
-    at the place, for the message: "an HDF5 file".
-    """
+    """Return the local path of a place, such as "an HDF5 file", for a library that takes only local paths."""
     place = place_of(path)
     if not isinstance(place, LocalPlace):
         raise UnsupportedError(place, f"{role} is read from a local path only", remedy=_READ_REMEDY)

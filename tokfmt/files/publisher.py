@@ -89,9 +89,7 @@ finished: deque[PlaceLike] = deque(maxlen=1000)
 
 
 class Publisher(ABC):
-    """A context manager that builds a destination in a hidden directory. Without `publish`, it leaves no file
-    behind.
-    """
+    """A context manager that builds a destination in a hidden directory, and leaves no file without `publish`."""
 
     def __init__(
         self,
@@ -165,9 +163,7 @@ class Publisher(ABC):
 
     @abstractmethod
     def accompany(self, drafts: FilesBeside, *, companions: bool) -> None:
-        """Make files beside the output visible, the last one last. With `companions`, these are those that are part of
-        the dataset, or else all others.
-        """
+        """Make files beside the output visible, the last one last: companions of the dataset, or else all others."""
 
     def withdraw(self) -> None:
         """Undo `appear` and `accompany`, as far as they came: the destination is again what it was before."""
@@ -387,9 +383,7 @@ class LocalPublisher(Publisher):
                 os.unlink(self.home / name)
 
     def prepare(self, beside: FilesBeside) -> FilesBeside:
-        """Flush the output, and the files beside it, to the disk under hidden names. The result is the draft of each
-        file, companions first.
-        """
+        """Flush the output and the files beside it under hidden names, and return these, companions first."""
         for name in self.companions:  # A killed run may have moved some to their final names.
             built, draft = self._built.with_name(name), self._draft_of(name)
             if built.exists() or draft.exists():
@@ -411,9 +405,7 @@ class LocalPublisher(Publisher):
         return drafts
 
     def appear(self, beside: FilesBeside) -> None:
-        """Rename the output to its destination in one step. Does no work that takes time. Older files beside it are
-        moved away first.
-        """
+        """Move older files away and rename the output in one step, without work that takes time."""
         if self.published:
             return
         for tries_left in reversed(range(_TRIES)):

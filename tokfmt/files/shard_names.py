@@ -128,9 +128,7 @@ def refuse_incomplete(
 
 
 def notes_on_shards(paths: Sequence[Place]) -> Iterator[str]:
-    """Yield a note for each directory if the names of files that were given one by one contradict each other. One file
-    alone is what its reader wants to look at.
-    """
+    """Yield a note for each directory in which the names of several given files contradict each other."""
     if len(paths) > 1:
         for directory, names in names_by_directory(paths).items():
             if problem := shard_problem(names):

@@ -58,10 +58,7 @@ def task_records(destination: Url) -> Url:
 
 
 class SmallObject(Publisher):
-    """Build one small object, such as a page or an index, in the spool of this machine, and upload it.
-
-    A process that is killed leaves the old object or the new one.
-    """
+    """Build one small object, as a page or an index, in the spool, and upload it in one step."""
 
     def __init__(self, url: Url, *, overwrite: bool, objection: Objection) -> None:
         """Choose a hidden directory in the spool. Creates no file, and sends no request yet."""
@@ -96,9 +93,7 @@ def staging_for(
     objection: Objection = no_directory,
     readable: int = ANYBODY,
 ) -> Publisher:
-    """Return the context in which a small output of one file is built: a page, an index, a picture. `objection` returns
-    the reason not to replace an existing one.
-    """
+    """Return the context in which a small output of one file is built: a page, an index, a picture."""
     place = destination_of(destination)
     if not isinstance(place, Url):
         return LocalPublisher(

@@ -50,9 +50,7 @@ class Amount:
 def amounts_of(
     view: Samples | Documents, first: int = 0, last: int | None = None, *, cut: bool = False
 ) -> list[Amount]:
-    """Return the contribution of each source to the samples or documents `first <= k < last`. With `cut`, the sequences
-    that samples cut are counted, by a walk over all sequences.
-    """
+    """Return what each source gives to the samples or documents `first <= k < last`, and what they `cut`."""
     last = view.info.sequences if last is None else last
     return _of_samples(view, first, last, cut=cut) if isinstance(view, Samples) else _of_documents(view, first, last)
 

@@ -134,9 +134,7 @@ def has_room(size_bytes: int) -> bool:
 
 
 def copied_tokens(key: str, dtype: np.dtype[Any], parts: Parts | None, unkept: Unkept | None = None) -> Column | None:
-    """Return a copy of tokens from the cache, or make it. The dtype is uint16 or uint32, and uint8 for marks. None if
-    there is no copy, and `parts` is None or the cache cannot be written to.
-    """
+    """Return a copy of tokens (uint16, uint32) or marks (uint8) from the cache, or make it; else None."""
     name = f"{key}-tokens.u{8 * dtype.itemsize}"
     try:
         if parts is not None:

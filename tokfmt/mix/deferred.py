@@ -106,9 +106,7 @@ def leaves_of(source: TokenSource) -> tuple[Sequence[TokenReader], int]:
 def recalled_source(
     key: str, name: str, request: SourceRequest, select: str | None
 ) -> tuple[TokenSource, Opened] | None:
-    """Return a source from the cache, which `request` opens later; None if there is no entry, or if a file has changed
-    since.
-    """
+    """Return a source from the cache, opened later; None without an entry, or if a file has changed since."""
     try:
         cached = recalled(key)
         if cached is None or cached["seen"] != identities_of(path for path, _ in cached["seen"]):

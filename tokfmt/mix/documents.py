@@ -129,9 +129,7 @@ class TokenSource:
 
 
 def numbered(sources: Sequence[TokenSource], source: Numbers, sequences: Numbers) -> Numbers:
-    """Return the numbers in their sources of sequences of readers. `source` and `sequences`, the number of each
-    sequence in `sources[source[i]].reader`, are int64[n].
-    """
+    """Return the numbers in their sources of sequences of `sources[source[i]].reader`, int64[n]."""
     numbers = sequences.copy()
     for k in np.unique(source).tolist():
         if (drawn := sources[k].drawn) is not None:

@@ -44,15 +44,10 @@ class Tally:
 
 
 class Kept:
-    """The 128-bit hashes of the documents kept so far, and the source of each, in sorted runs.
-
-    Runs beyond a limit of memory are in mapped files.
-    """
+    """The 128-bit hashes of the documents kept so far, and their sources, in sorted runs, some in mapped files."""
 
     def __init__(self, home: Path, limit_bytes: int, *, numbered: bool = False) -> None:
-        """Begin without documents. Beyond `limit_bytes` of runs in memory, files are in `home`. If `numbered`, the
-        record of each document is stored too, in 8 more bytes.
-        """
+        """Begin without documents; runs beyond `limit_bytes` are in `home`; `numbered`, records are stored too."""
         self._home, self._limit_bytes, self._kind = home, limit_bytes, _NUMBERED if numbered else _HASH
         self._runs: list[NDArray[np.void]] = []
         self._files = 0

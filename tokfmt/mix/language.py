@@ -135,9 +135,7 @@ class RecipeFile:
 
 
 def is_recipe(head: bytes, *, toml: bool) -> bool:
-    """Return True if the beginning of a file is that of a recipe. If the name ends with .toml, the version alone is
-    enough.
-    """
+    """Return True if the beginning of a file, or its version alone in a .toml, is that of a recipe."""
     if b"tokfmt" not in head or not (toml or b"source" in head):  # the patterns take a millisecond without a match
         return False
     if toml and _SOURCE.search(head) is not None and _VERSION.search(head) is not None:

@@ -85,9 +85,7 @@ class Tracer:
     def __init__(
         self, recipe: Documents | Samples, allow_loss: frozenset[str], listed: list[dict[str, Any]], outer: str = ""
     ) -> None:
-        """List the sources of a recipe. Files of text and datasets of token IDs are appended to `listed`, the ledger's
-        list. `outer` is the prefix of the names of its sources, if the recipe is nested.
-        """
+        """List the sources of a recipe: files and datasets go to `listed`, `outer` in front of their names."""
         self.recipe, self.allow_loss = recipe, allow_loss
         self._sources = [self._list(k, listed, outer) for k in range(len(recipe.sources))]
 
@@ -141,10 +139,7 @@ class Tracer:
         return Listed(np.asarray(begins, np.int64), np.array(firsts, np.int64), targets)
 
     def follow(self, spans: SpanTable) -> SpanTable:
-        """Return spans of the listed files and datasets for spans of the recipe's sources.
-
-        In the result, `source` is the number in the list, and `sequence` the number of the record.
-        """
+        """Return spans, numbers in the list and of records, for spans of the recipe's sources."""
         keyed, tables = spans._replace(row=np.arange(len(spans.row))), list[SpanTable]()
         for k in np.unique(spans.source).tolist():
             listed, of_source = self._sources[k], _those(keyed, keyed.source == k)
@@ -359,9 +354,7 @@ class Ledger(NamedTuple):
 
 
 def read_ledger(path: Place, name: str | None) -> Ledger | None:
-    """Return the ledger beside a dataset, or beside the target of a link; None without one. Without `name`, the format
-    is detected if there is a ledger.
-    """
+    """Return the ledger beside a dataset, or beside the target of a link; None without one."""
     rows_at, about_at = ledger_paths(path.normalized())
     if not about_at.exists() and path.is_symlink():
         rows_at, about_at = ledger_paths(path.real())

@@ -84,9 +84,7 @@ def open_recipe(file: RecipeFile, hints: Hints) -> tuple[Samples | Documents | T
 
 
 def _lost(parts: Sequence[Opened], allow_loss: frozenset[str], *, cut: bool) -> Iterator[Loss]:
-    """Yield what the parts of a recipe lose because the user accepted it. If the recipe cuts sequences, borders inside
-    of them are lost.
-    """
+    """Yield what the parts of a recipe lose because the user accepted it, borders too if they are cut."""
     for part in parts:
         yield from part.reader.info.lost
         yield from (Loss("other-files", note) for note in part.left_out)
@@ -228,9 +226,7 @@ class Nesting(NamedTuple):
 
 
 def _entered(recipe: Place, above: Nesting | None) -> Nesting:
-    """Return the recipes that are being opened, with another one. A recipe must not include itself, nor nest too deep
-    or include too many.
-    """
+    """Return the recipes that are being opened, with another one, if they do not nest too deep or in a circle."""
     place, above = recipe.normalized(), above or Nesting(recipe, (), [0], {})
     if place in above.places:
         raise FormatError(recipe, "includes itself", remedy="A recipe may name others, but not in a circle")

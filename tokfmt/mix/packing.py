@@ -268,10 +268,7 @@ class Planned:
             first = stop
 
     def _selected_pieces(self, selection: Selection) -> Selection:
-        """Return the selection of the parts of selected samples of best fit.
-
-        It must be called in order, because it holds one group of parts at a time.
-        """
+        """Return the selection of the parts of selected samples of best fit, group by group, called in order."""
         group, flags_of_group = -1, np.empty(0, np.bool_)
 
         def selected(a: int, b: int) -> NDArray[np.bool_]:
@@ -411,10 +408,7 @@ def fitted(lengths: NDArray[np.int32], width: int) -> NDArray[np.int32]:
 
 
 def _ordered(values: NDArray[np.int32], kinds: int) -> tuple[NDArray[np.int32], Numbers]:
-    """Return the stable order of values below `kinds`, and the count of each value, int64[kinds].
-
-    This is a counting sort in windows, because numpy's sort would hold two arrays of 8 bytes per value.
-    """
+    """Return the stable order of values below `kinds` and their counts, by a counting sort in windows."""
     counts = np.zeros(kinds, np.int64)
     for a, b in windows(0, len(values)):
         counts += np.bincount(values[a:b], minlength=kinds)

@@ -155,9 +155,7 @@ def prepared(
     recipe_number: int = 0,
     rejects: Path | None = None,
 ) -> Prepared:
-    """Prepare a recipe of text. The files in scratch have to stay while the reader is used. The file `rejects` gets
-    what filters and `dedup` leave out.
-    """
+    """Prepare a recipe of text; the files in scratch have to stay while the reader is used."""
     return Preparation(draft, tokenizer, workers, progress, recipe_number, rejects).run()
 
 
@@ -405,9 +403,7 @@ class Preparation:
         return tuple(parts), before
 
     def _texts(self, source: TextSource, numbers: NDArray[np.int64], *, whole: bool) -> Iterator[tuple[str, int]]:
-        """Yield the texts of some records, each with the byte offset of its line (-1 if it has none). The numbers
-        ascend. With `whole`, the source is read from its start to its end, instead of record by record.
-        """
+        """Yield some texts, each with the byte offset of its line or -1; `whole`, the source is read once."""
         if not whole:
             some = SomeRecords(source.readers[0], numbers)
             for batch in some.texts(Block(0, 0, len(numbers))):

@@ -68,9 +68,7 @@ class Rejects:
         contents: Iterable[tuple[str | list[int], int]],
         duplicates: Kept | None,
     ) -> None:
-        """Write a line for each of some records of the source that was begun last. The entries, ENTRY[records], have
-        the rule that each breaks. A record has the byte offset of its line; -1 if it has none.
-        """
+        """Write a line for each of some records of the current source, ENTRY[records], and their contents."""
         twins = _twins(duplicates, entries)
         filters, files = dict(sieve.filters), self._files[self._last]
         with open(self._path, "a", encoding="utf-8") as file:

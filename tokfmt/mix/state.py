@@ -32,10 +32,7 @@ _REMEDY = "Load it with the recipe and the data that it was saved with"
 
 
 def state_of(view: Samples, samples: int) -> dict[str, Any]:
-    """Return the state of a run that has used some samples. It is JSON, and the same on each rank.
-
-    The first call reads some samples.
-    """
+    """Return the state of a run, JSON that is the same on each rank; the first call reads some samples."""
     return {
         "samples": samples,
         "fingerprint": view.fingerprint,

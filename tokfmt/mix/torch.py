@@ -405,9 +405,7 @@ def _read_as(dtype: torch.dtype, device: torch.device | str | None) -> type[np.i
 
 
 def _check_alike(where: str, every: Sequence[Mapping[str, Any]]) -> None:
-    """Raise an error unless all processes read parts of the same batches. `every` has the facts of each process, among
-    them its `rank`.
-    """
+    """Raise an error unless all processes, whose facts `every` has, read parts of the same batches."""
     for fact in every[0]:
         processes: dict[Any, list[int]] = {}
         for process, facts in enumerate(every):

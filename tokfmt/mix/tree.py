@@ -64,9 +64,7 @@ class Explained:
 
 
 def explain(reader: object) -> list[TreeRow]:
-    """Return the rows of a recipe's tree: the recipe, then each source, followed by its sources. The list is empty if
-    the reader is not a recipe.
-    """
+    """Return the rows of a recipe's tree: the recipe, then each source, followed by its sources; else []."""
     if not isinstance(reader, (Samples, Documents)):
         return []
     amounts = amounts_of(reader, cut=True)

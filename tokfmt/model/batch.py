@@ -83,9 +83,7 @@ class Boundaries(NamedTuple):
         return BEFORE if self.kind == "before" else AFTER
 
     def beside(self, lengths: Numbers, beside: Sides) -> tuple[Flags, Flags]:
-        """Return which sequences get a separator, and which get a lead. This rule is the only one. `lengths` are those
-        of contents, and `beside` is what is beside each in the source.
-        """
+        """Return which sequences get a separator, and which get a lead. This rule is the only one."""
         if self.id is None:
             separator = np.zeros(len(lengths), np.bool_)
         elif self.only_closed:
@@ -143,9 +141,7 @@ class Batch:
         return pick(self.window, self.starts, lengths), lengths
 
     def laid_out(self, target: Boundaries) -> LaidOut:
-        """Return the sequences as a destination stores them. No other function writes separators. What the destination
-        cannot store, and the target does not accept, raises LossyConversionError.
-        """
+        """Return the sequences as a destination stores them, or raise. No other function writes separators."""
         lengths = self.stops - self.starts
         separator, lead = target.beside(lengths, self.beside)
         if target.kind != "index":

@@ -113,9 +113,7 @@ class Laid(Axis):
         return spans.seamless
 
     def offsets(self, first: int, last: int, stop: int | None = None) -> Offsets:
-        """Return the position of each sequence `first <= i < last`, and the end of the last, int64. Sequences that
-        begin at `stop` or after it are left out.
-        """
+        """Return the position of each sequence `first <= i < last` before `stop`, and the end of the last."""
         offsets: Offsets
         if self._even:
             offsets = self.dataset.spans.cuts(first, last) - self._from + self._added * np.arange(first, last + 1)
@@ -162,9 +160,7 @@ class Laid(Axis):
         return low + max(0, int(np.searchsorted(starts, position, "right")) - 1)
 
     def walk(self, start: int, stop: int) -> Iterator[Tokens]:
-        """Yield the tokens at positions `start <= p < stop`, in order, in windows of about 2^20 tokens. A sequence that
-        differs from what the positions presume raises UnendedError.
-        """
+        """Yield tokens in order, in windows of about 2^20; an end other than presumed raises UnendedError."""
         if start == stop:
             return
         first = self.sequence_at(start) if start else 0
@@ -395,9 +391,7 @@ class Laid(Axis):
         return not is_known and spans.ending is not None and spans.usual == AFTER
 
     def check_ends(self, numbers: Numbers) -> None:
-        """Compare the ends of some sequences with what positions presume. Reads one token of each. A sequence that does
-        not end with the separator raises UnendedError.
-        """
+        """Read one token of each of some sequences; one that does not end as presumed raises UnendedError."""
         if self.presumes:
             beside = self.dataset.spans.trim(numbers, *self.dataset.spans.extents_of(numbers), self.dataset.axis)[2]
             if (wrong := np.flatnonzero(beside != self.dataset.spans.usual)).size:

@@ -283,9 +283,7 @@ _SIDES = {AFTER: Separators.TRAILING, BEFORE: Separators.BEFORE}
 
 
 def dataset_of(reader: TokenReader, *, drawn: bool = False) -> Dataset:
-    """Return the dataset under a reader of contents. What is no view of a dataset becomes one without separators. With
-    `drawn`, the documents of a recipe are sequences of its sources, with their separators.
-    """
+    """Return the dataset under a reader of contents, or one without separators of what is no view."""
     found = cast("Dataset | None", reader.as_dataset(drawn=drawn))
     return from_reader(reader) if found is None else found
 

@@ -117,9 +117,7 @@ def columns_to_read(path: Place, there: Sequence[str], choice: str | None, first
 
 
 def are_pairs(names: Collection[str], rows: Iterable[tuple[Any, Any]]) -> bool:
-    """Return whether `targets` are completions; see the table of this module. A row is its IDs and its targets: lists
-    or arrays.
-    """
+    """Return whether `targets` of IDs, in rows of both, are completions; see the table of this module."""
     if TARGETS not in names or not {*SEGMENTS, *ALL_POSITIONS, TARGET_SEGMENTS}.isdisjoint(names):
         return False
     long = [(np.asarray(ids), np.asarray(targets)) for ids, targets in rows if len(ids) > 1 or len(targets) > 1]
@@ -511,9 +509,7 @@ def row_of_each(offsets: Offsets, positions: NDArray[np.int64]) -> NDArray[np.in
 
 
 def first_in_rows(offsets: Offsets, wrong: Flags) -> Iterator[tuple[int, int]]:
-    """Yield the number of each row in which a position is wrong, and the first of these positions. Row i has the
-    positions `offsets[i] <= p < offsets[i + 1]`.
-    """
+    """Yield each row with a wrong position, and the first in `offsets[i] <= p < offsets[i + 1]`."""
     positions = np.flatnonzero(wrong)
     rows, first = np.unique(row_of_each(offsets, positions), return_index=True)
     return zip(rows.tolist(), positions[first].tolist(), strict=True)
@@ -639,9 +635,7 @@ def _value_of_nothing(name: str, tokens: Tokens, offsets: Offsets) -> NDArray[np
 def emptied(
     tokens: Tokens, offsets: Offsets, columns: Mapping[str, Column], empty: Flags
 ) -> tuple[Tokens, Offsets, dict[str, Column]]:
-    """Return IDs and columns without the values of some rows, which keep their numbers. Rows without values are True in
-    `empty`.
-    """
+    """Return IDs and columns without the values of the rows in `empty`, which keep their numbers."""
     ids: Any
     ids, bounds, _ = _emptied(Column(tokens, offsets), empty)
     return ids, bounds, {name: _emptied(column, empty) for name, column in columns.items()}
@@ -800,9 +794,7 @@ def _excluding(rows: _Rows) -> dict[str, int]:
 
 
 def _behind_padding(rows: _Rows, content: NDArray[np.int64], eos_id: int) -> Flags:
-    """Return the first content behind a separator and copies of one ID that attention excludes; see the table.
-    `content` are the IDs that are not excluded, ascending.
-    """
+    """Return the first content behind a separator and copies of one ID that attention excludes; see the table."""
     before, behind = content[:-1], content[1:]
     gaps = (behind - before > 1) & (rows.tokens[before] == eos_id)
     before, behind = before[gaps], behind[gaps]
@@ -817,9 +809,7 @@ def _behind_padding(rows: _Rows, content: NDArray[np.int64], eos_id: int) -> Fla
 
 
 def _ended(rows: _Rows, excluded: Flags, parts: _Parts) -> Flags | None:
-    """Return the padding at the ends of rows that positions of 0 and ignored labels of one ID show; None without any.
-    `parts` are the rows, of which the excluded IDs are passed over.
-    """
+    """Return the padding at ends of rows that positions of 0 and ignored labels of one ID show; else None."""
     names = [name for name in ALL_POSITIONS if name in rows.values]
     if LABELS not in rows.values or not names:
         return None
@@ -838,9 +828,7 @@ def _ended(rows: _Rows, excluded: Flags, parts: _Parts) -> Flags | None:
 
 
 def _stated(rows: _Rows, starts: Flags, shifted: Collection[str]) -> dict[str, Flags]:
-    """Return which IDs count in the loss, by the name of each column that states it. The columns in `shifted` speak of
-    the next ID.
-    """
+    """Return which IDs count in the loss, by column; the columns in `shifted` speak of the next ID."""
     found = {}
     for name in (*COUNTING, COMPLETION):
         if name in rows.values:

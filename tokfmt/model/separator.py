@@ -261,9 +261,7 @@ def _common(ends: Ends) -> tuple[int, int] | None:
 
 
 def refuse_undivided(dataset: Dataset, known: str, path: str) -> None:
-    """Refuse a stream in which its separator does not occur. The stream is scanned. `known` is the origin of the
-    separator, in words; "--eos" if the user gives it.
-    """
+    """Refuse a stream in which its separator, `known` from --eos or elsewhere, does not occur; it is scanned."""
     axis = dataset.axis
     if len(dataset) != 1 or dataset.contents(0, 1)[2][0] & SEP:
         return
@@ -281,9 +279,7 @@ def refuse_other(axis: Axis, eos: int, stated: Statement, path: str) -> None:
 def lead_to_write(
     leads: Sequence[int], kind: Kind, to_bos: Choice, accepted: frozenset[str], name: str = "the destination"
 ) -> tuple[int | None, Leads]:
-    """Return the lead that a destination stores, None for none, and the sequences that get it. By default, it is as
-    read if an index marks boundaries, else none.
-    """
+    """Return the lead that a destination stores (default: as read, in an index), and which sequences get it."""
     if isinstance(to_bos, int):
         return to_bos, "all"
     if not leads or to_bos == "none" or kind in {"after", "before"}:

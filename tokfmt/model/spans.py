@@ -100,9 +100,7 @@ class Spans(ABC):
         return None
 
     def trim(self, numbers: Numbers, starts: Offsets, stops: Offsets, tokens: TokensAt | None) -> Contents:  # noqa: ARG002
-        """Return the contents of extents. `starts` and `stops` are indexes into `tokens`; they are not changed. Without
-        `tokens`, what is presumed is returned, without a look at a token.
-        """
+        """Return the contents of extents, by their tokens (indexes into those), or else as presumed."""
         return starts, stops, np.zeros(len(starts), np.uint8)
 
     def content(self, number: int, tokens: Tokens) -> Tokens:  # noqa: ARG002
@@ -183,9 +181,7 @@ class Bounds(Spans):
     tiles = True
 
     def __init__(self, bounds: Axis, *, filled: bool = False) -> None:
-        """Hold the index: non-decreasing integers of 8 bytes, one more than sequences. If it is `filled`, no two
-        neighboring ones are equal.
-        """
+        """Hold the index, ascending integers of 8 bytes, one more than sequences; `filled`, no two are equal."""
         self.bounds, self.count, self.filled = bounds, bounds.length - 1, filled
 
     def cuts(self, first: int, last: int) -> Offsets:
@@ -240,9 +236,7 @@ class Ended(_Trimmed):
     """Spans of an index, each trimmed by its own tokens: a separator is taken off its end, at most once."""
 
     def __init__(self, spans: Spans, separator: int, presumed: int | None = None) -> None:
-        """State the ID that ends sequences. `presumed` is AFTER if every sequence with a token that was looked at ends
-        with it, 0 if none does; None if some differ.
-        """
+        """State the ID that ends all (AFTER), none (0), or some (None) of the sequences that were looked at."""
         self.spans, self.separator, self.presumed = spans, separator, presumed
         self.presumes, self.usual, self.tiles = presumed is not None, presumed, spans.tiles
         self.count, self.ending = spans.count, separator
@@ -250,10 +244,7 @@ class Ended(_Trimmed):
         self._closed: NDArray[np.uint8] | None = None
 
     def looked_at(self, axis: Axis) -> Ended:
-        """Return the same spans after a look at the end of every sequence.
-
-        They hold one bit for each, unless all end with the separator.
-        """
+        """Return the same spans after a look at every end, with one bit for each if some differ."""
         parts, all_closed = [np.empty(0, np.uint8)], True
         for first, last in windows(0, self.count, _AT_ONCE):
             closed = self.read(first, last, axis)[2] & AFTER
@@ -315,9 +306,7 @@ class Led(_Trimmed):
     """
 
     def __init__(self, spans: Spans, lead: int, presumed: bool | None = None) -> None:
-        """State the ID that begins sequences. `presumed` is True if every content with a token that was looked at
-        begins with it, False if none does; None if some differ.
-        """
+        """State the ID that begins all (True), none (False), or some (None) of those that were looked at."""
         self.spans, self.lead, self.presumed = spans, lead, presumed
         self.presumes = spans.presumes and presumed is not None
         self.usual = None if spans.usual is None or presumed is None else spans.usual | LEAD * presumed

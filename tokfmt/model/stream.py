@@ -104,9 +104,7 @@ class Compact:
         return np.asarray(self._bare[places] != numbers)
 
     def finder(self, before: int = 0, after: int = 0) -> Callable[[int], tuple[int, int]]:
-        """Return a function that returns the start and the stop of one sequence, in as few steps as possible. `before`
-        slots in front of the content of a closed sequence are returned with it, and `after` behind it.
-        """
+        """Return a function that finds the start and stop of one sequence, `before` and `after` slots wider."""
         ends, gaps, bases, bare = self._ends.data, self._gaps.data, self._bases.data, frozenset(self._bare.tolist())
 
         def find(number: int) -> tuple[int, int]:

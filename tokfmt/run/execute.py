@@ -101,9 +101,7 @@ _NO_GUARD = (
 
 
 def _processes(jobs: int) -> Executor:
-    """Return a pool of worker processes that import nothing from the current directory and block signals. Such a
-    worker, which runs the main script to import it, gets none.
-    """
+    """Return a pool of worker processes that import nothing from the current directory and block signals."""
     import multiprocessing  # Imported here, because it takes a tenth of the time of a small conversion.
     from concurrent.futures import ProcessPoolExecutor
 
@@ -135,9 +133,7 @@ def is_cluster(name: str) -> bool:
 
 
 def make_executor(name: str, jobs: int) -> AbstractContextManager[Executor]:
-    """Return an executor by name, as a context manager. The docstring of this module lists the names. With "threads"
-    and 1, tasks run in this thread.
-    """
+    """Return an executor by a name of `EXECUTORS`, as a context manager; 1 thread is this one."""
     keep_freed_memory()
     if is_cluster(name):
         return connected(name.partition(":")[2], jobs)

@@ -24,10 +24,7 @@ T = TypeVar("T")
 
 
 class Share:
-    """The part of a task in several lists of items: every n-th item across all lists.
-
-    This distributes lists of one item as well.
-    """
+    """The part of a task in several lists of items, also of one item: every n-th item across all lists."""
 
     def __init__(self, task: Task) -> None:
         self.task, self._before = task, 0
@@ -125,9 +122,7 @@ class Plan:
 
 
 def plan(source: TokenReader, writer: TokenWriter, size: int = REGION) -> Plan:
-    """Let the writer cut its output into regions of about `size` tokens. Regions that do not cover the source are an
-    error, as tokens would be left out silently.
-    """
+    """Let the writer cut its output into regions of about `size` tokens, which must cover the source."""
     regions = writer.regions(source, size)
     end = 0
     for number, region in enumerate(regions):

@@ -75,9 +75,7 @@ def identified(place: Place) -> tuple[Format, dict[Place, File], Manifest | None
 def find_sources(
     request: SourceRequest, earlier: Found | None = None, listing: Listing | None = None
 ) -> list[SourceFiles]:
-    """Find the datasets that a request names by paths, by patterns, and with `recursive` below directories. `listing`
-    is that of the opening that they are found for (default: one that ends with the search).
-    """
+    """Find the datasets that a request names by paths, by patterns, and with `recursive` below directories."""
     earlier, name, opened, datasets = earlier or {}, request.format, 0, list[SourceFiles]()
     try:
         with listing or Listing() as asked:
@@ -108,9 +106,7 @@ _OPENED = 64  # files that stay open between detection and opening; others are o
 
 
 def dataset_paths(request: SourceRequest, listing: Listing | None = None, *, every_split: bool = False) -> list[Place]:
-    """Return the paths of the datasets that a request names. Places carry `listing`, unless they carry one that
-    answers. With `every_split`, datasets of several splits below a directory are all meant.
-    """
+    """Return the paths of the datasets that a request names, with `every_split` also several below one."""
     datasets: list[Place] = []
     for path in expanded(request.paths, listing):
         below = request.recursive and path.is_dir()
@@ -185,9 +181,7 @@ def datasets_below(directory: Place, name: str | None) -> Iterator[tuple[Place, 
 
 
 def _candidates(directory: Place, name: str | None, *, mixed: bool = False) -> Iterator[tuple[Place, Format | None]]:
-    """Yield a directory and its format if it is a dataset, else its files; then those in the directories below it. If
-    `mixed`, the files of a directory that do not belong to its dataset follow.
-    """
+    """Yield a directory and its format if it is a dataset, else (or `mixed`) its files, then those below."""
     try:
         format_: Format | None = format_of(directory, name)
     except DetectionError:
@@ -252,10 +246,7 @@ def dataset_at(
 
 
 def _of_one_split(found: SourceFiles, wanted: str | None, *, every_split: bool) -> SourceFiles:
-    """Return a dataset limited to one split, if the names of its files state several.
-
-    With `every_split`, and without one that is wanted, it has all, and their names.
-    """
+    """Return a dataset limited to one split, or with `every_split`, if names of its files state several."""
     path, format_ = found.path, found.format
     splits = splits_of(path, found.files, titled=format_.names_are_titles)
     if not splits or (len(splits) == 1 and wanted is None):

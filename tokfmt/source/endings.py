@@ -24,9 +24,7 @@ LITTLE = 1 << 20
 
 
 def few_runs(spans: Spans, info: Info, max_sequences: int | None) -> Runs:
-    """Return the runs of the `few` look. The last of the `max_sequences` that a command reads, from the first, is in
-    one of them.
-    """
+    """Return the runs of the `few` look, one of which has the last of the `max_sequences` that are read."""
     if max(info.tokens, info.sequences) <= LITTLE:
         return [(0, info.sequences)][: info.sequences]
     runs = _spread(info.sequences, _FEW)

@@ -124,9 +124,7 @@ def blocks_of(
 
 
 def _first_records(records: RecordReader, blocks: Sequence[Block], first: int, ration: QuotaBudget) -> list[int]:
-    """Return the number of the first record of each block in the source of a ration; [] if that takes reading it.
-    `first` is the record of this part that is the next of the ration, before this part is read.
-    """
+    """Return the number of the first record of each block of a ration, of which `first` is next; else []."""
     if len(blocks) == 1:
         return [ration.first]
     if not ration.bounded or not records.info.random_access or not records.files:
@@ -143,10 +141,7 @@ def _first_records(records: RecordReader, blocks: Sequence[Block], first: int, r
 
 
 class ContentRecords(RecordView):
-    """Records of token IDs without the separator and the lead that the user names, each trimmed by its own tokens.
-
-    Their lines are as they are stored.
-    """
+    """Records of token IDs, not their lines, without the separator and the lead that the user names."""
 
     def __init__(self, records: RecordReader, eos_id: int | None, lead: int | None) -> None:
         super().__init__(records)

@@ -86,10 +86,7 @@ def manifest_path(path: AnyPlace) -> AnyPlace:
 
 
 def ledger_paths(path: AnyPlace) -> tuple[AnyPlace, AnyPlace]:
-    """Return the paths of the ledger of a dataset: its rows, and the JSON file that explains them.
-
-    They need not exist; see `tokfmt.mix.ledger`.
-    """
+    """Return the paths of the ledger of a dataset, its rows and JSON that explains them, if it has one."""
     return path.parent / f"{path.name}.ledger", path.parent / f"{path.name}.ledger.json"
 
 
@@ -235,9 +232,7 @@ def _tokenizer_digest(place: Place) -> str | None:
 def manifests_beside(
     datasets: Sequence[SourceFiles], request: SourceRequest, of_folder: FolderManifests | None = None
 ) -> tuple[list[Manifest], list[str]]:
-    """Return the manifest of each dataset, compared with its files, and notes on manifests that are ignored.
-    `of_folder` are the manifests of directories that were read already.
-    """
+    """Return the manifest of each dataset, compared with its files, and notes on manifests that are ignored."""
     read, notes = list[Manifest](), list[str]()
     of_folder = FolderManifests() if of_folder is None else of_folder
     for dataset in datasets:
@@ -435,10 +430,7 @@ def contradiction(path: Place, manifest: Manifest, quantity: str, expected: obje
 
 
 def written_files(format_: Format, path: Place, files: Sequence[Place] | None = None) -> list[Place]:
-    """Return the files of a dataset that a conversion wrote: the file and its companions, or those in its directory.
-
-    An index that was made beside the dataset later is not among them.
-    """
+    """Return the files of a dataset that a conversion wrote, companions too, but no index made later."""
     inside, own = f"{path}{os.sep}", {path, *format_.companions(path)}
     inside = inside.removeprefix(f"{os.curdir}{os.sep}")  # pathlib removes a leading "./" from the paths of the files
     written = format_.files(path) if files is None else files
@@ -467,9 +459,7 @@ class Measured(NamedTuple):
 def fingerprint(
     path: Place, files: Sequence[Place], jobs: int = 1, opened: dict[Place, File] | None = None
 ) -> dict[str, Any]:
-    """Return the size, number and checksum of the files of a dataset. Files that are `opened` already are taken out and
-    closed.
-    """
+    """Return the size, number and checksum of the files of a dataset; `opened` ones are taken and closed."""
     return combined(measured(path, files, jobs, opened), single=list(files) == [path])
 
 
@@ -488,9 +478,7 @@ def measured(
 
 
 def combined(files: Sequence[Measured], *, single: bool) -> dict[str, Any]:
-    """Return the size, number and checksum of a dataset of these files, sorted by name. A single file has the checksum
-    of its content.
-    """
+    """Return the size, number and checksum of a dataset of these files; a single one keeps its checksum."""
     import xxhash
 
     if single:

@@ -162,9 +162,7 @@ def open_dataset(
 
 
 def _check_apart(before: Source, after: Source) -> None:
-    """Refuse two datasets if the second may continue the first. Joining them would repeat a token, or cut a
-    document.
-    """
+    """Refuse to join two datasets if that would repeat a token, or cut a document."""
     first, second = _stored_of(before), _stored_of(after)
     if first is not None:
         first.check_ends_before(second, before.separator.eos_id)
@@ -250,9 +248,7 @@ def _datasets(files: Sequence[SourceFiles]) -> list[Sequence[SourceFiles]]:
 def hints_of(
     dataset: SourceFiles, request: SourceRequest, stated: Separator | None, reading: Reading = CONTENTS
 ) -> Hints:
-    """Return the hints with which the format inspects a dataset. `stated` is the separator that the request or a
-    manifest states.
-    """
+    """Return the hints, a stated separator among them, with which the format inspects a dataset."""
     return Hints(
         eos_id=stated.eos_id if stated else None,
         allow_loss=request.allow_loss,
@@ -341,10 +337,7 @@ def _notes(
 def _with_separator(
     source: Source, request: SourceRequest, stated: Separator | None, hints: Hints, reading: Reading
 ) -> Source:
-    """Return a source with its separator, and with notes on it and on the tokenizers that made its token IDs.
-
-    The separator of text follows from the tokenizer, so no manifest states it.
-    """
+    """Return a source with its separator, and notes on it and on the tokenizers that made its token IDs."""
     stored, default, manifests = source.reader, hints.tokenizer_eos, source.manifests
     is_text, notes = stored.info.is_text, source.notes
     if reading.tokenizer is not None and not is_text:

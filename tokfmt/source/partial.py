@@ -124,9 +124,7 @@ def _unreadable(stored: TokenReader, first: int, last: int, errors: list[FormatE
 
 
 def _failure(stored: TokenReader, start: int, stop: int) -> FormatError | None:
-    """Return the error of reading tokens `start <= i < stop`; None if they can be read. An error of NO_DAMAGE, which is
-    not a sign of damage, is raised.
-    """
+    """Return the error of reading tokens `start <= i < stop`, or None; raise one that is no sign of damage."""
     try:
         for a, b in windows(start, stop):
             stored.tokens(a, b)

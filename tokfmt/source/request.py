@@ -162,9 +162,7 @@ _BESIDE = (MANIFEST, ".ledger", ".ledger.json")
 
 
 def expanded(paths: Iterable[PlaceLike], listing: Listing | None = None) -> tuple[Place, ...]:
-    """Return the places of paths; those of a quoted pattern (`'part-*.jsonl'`) are what it matches, in natural order.
-    Places carry `listing`, unless they carry one that answers.
-    """
+    """Return the places of paths, and of what patterns (`'part-*.jsonl'`) match, in natural order."""
     places = list[Place]()
     for path in paths:
         if not isinstance(path, Place) and not os.fspath(path):
@@ -293,9 +291,7 @@ def _bound(word: str, selection: str, default: int) -> int:
 
 
 def needed(selection: str | None, default: int) -> int | None:
-    """Return the number of sequences that a command has to count to resolve a selection. `default` is their number
-    without a selection. None stands for all, because the selection counts from the end or has no end.
-    """
+    """Return how many sequences have to be counted to resolve a selection, or `default`; None for all."""
     if selection is None:
         return default
     first, colon, last = selection.strip().partition(":")

@@ -184,9 +184,7 @@ def paths_of(sources: Iterable[Source]) -> list[Place]:
 
 
 def tokenizer_of(name: str | None, **how: Any) -> TokenizerHandle | None:
-    """Load the tokenizer with a name, directory or file; return None for None. `how` are keyword arguments of
-    `load_tokenizer`.
-    """
+    """Load the tokenizer with a name, directory or file, as `load_tokenizer` does; return None for None."""
     if name is None:
         return None
     from tokfmt.text.tokenizer import load_tokenizer  # imported only by commands that name a tokenizer
@@ -288,10 +286,7 @@ def _named_in_metadata(sources: Sequence[Source], allow_loss: frozenset[str]) ->
 
 
 def manifest_tokenizer(sources: Sequence[Source]) -> TokenizerHandle | None:
-    """Return the tokenizer of all sources by their manifests, if this machine has it unchanged; else None.
-
-    The sources of a recipe have manifests, and the recipe has none.
-    """
+    """Return the tokenizer of all sources (of a recipe, its sources) that this machine has unchanged; else None."""
     made, _ = agreed_tokenizer(sources, None, frozenset({"tokenizers"})) if sources else (None, "")
     if made is None:
         return None
@@ -312,9 +307,7 @@ def tokenizer_note(handle: TokenizerHandle, source: Source) -> str:
 
 
 def refuse_other_ends(source: Source) -> None:
-    """Refuse a source whose separator is that of the tokenizer, and whose sequences end with another ID: another
-    tokenizer may have made the IDs.
-    """
+    """Refuse a source whose separator is that of the tokenizer, and whose sequences end with another ID."""
     separator, gap = source.separator, Gap() if source.dataset is None else source.dataset.gap
     if separator.doubt or gap.closed or gap.lack < ENOUGH or len(separator.endings) != 1:
         return

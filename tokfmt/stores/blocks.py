@@ -48,9 +48,7 @@ class Blocks:
             return {number for number in numbers if (of, number) in self._blocks}
 
     def put(self, of: Hashable, start: int, content: Buffer, size: int) -> None:
-        """Keep the complete blocks of a range. The range begins at a multiple of `SIZE`. The last block of an object of
-        `size` bytes may be shorter.
-        """
+        """Keep the complete blocks of a range that begins with a block; the last of an object may be short."""
         blocks = [bytes(block) for block in complete(start, content, size)]
         with self._lock:
             for number, block in enumerate(blocks, start // SIZE):
@@ -68,9 +66,7 @@ class Blocks:
 
 
 def complete(start: int, content: Buffer, size: int) -> list[memoryview]:
-    """Return the complete blocks of a range that begins with a block. The last block of an object of `size` bytes may
-    be shorter.
-    """
+    """Return the complete blocks of a range that begins with a block; the last of an object may be short."""
     view = memoryview(content)
     blocks = [view[at : at + SIZE] for at in range(0, len(view), SIZE)]
     if blocks and len(blocks[-1]) < SIZE and start + len(view) < size:

@@ -64,9 +64,7 @@ class Patience:
         self._began, self._wait = time.monotonic(), self._limit * _SHORTEST_WAIT
 
     def allows_another(self, after: float = 0.0) -> bool:
-        """Wait, and return True if the request is to be repeated. `after` is the seconds after which the server wants
-        to be asked again.
-        """
+        """Wait, for `after` seconds if the server says so, and return True if the request is repeated."""
         wait = max(after, self._wait * random.uniform(0.5, 1))  # noqa: S311 -- spreads requests
         if self._stop.is_set() or time.monotonic() + wait > self._began + self._limit:
             return False

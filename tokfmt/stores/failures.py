@@ -135,9 +135,7 @@ def is_denied(error: BaseException) -> bool:
 
 
 def failure(url: Url, error: BaseException, asked: Asked, tries: int = 0) -> Exception:
-    """Return the error to raise for a failed request, without any text of the library or the server. `tries` is how
-    often the request was sent; 0 if only obstore repeated it.
-    """
+    """Return the error for a failed request, without text of the library or server; `tries` counts ours."""
     if isinstance(error, TokfmtError):
         return error
     if is_absent(error):
@@ -150,9 +148,7 @@ def failure(url: Url, error: BaseException, asked: Asked, tries: int = 0) -> Exc
 def write_failure(
     url: Url, error: BaseException, asked: Asked, tries: int = 0, *, conditional: bool = False
 ) -> Exception:
-    """Return the error to raise for a failed request that writes, as `failure` does for one that reads. If it is
-    conditional, a status may say that the condition does not hold.
-    """
+    """Return the error for a failed write, as `failure` does; `conditional`, a status may refuse the condition."""
     if isinstance(error, TokfmtError):
         return error
     if conditional and _condition_fails(error):

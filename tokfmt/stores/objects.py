@@ -489,18 +489,13 @@ class ChangedError(Exception):
 
 
 def _identity(meta: Any, quotes: str = "") -> Identity:
-    """Return the identity of an object: its ETag, or the time of its last change if it has none. `quotes` are those
-    that the ETag lacks.
-    """
+    """Return the identity of an object: its ETag, in `quotes`, or else the time of its last change."""
     tag = f"{quotes}{meta['e_tag']}{quotes}" if meta["e_tag"] else f"modified {meta['last_modified'].isoformat()}"
     return Identity(int(meta["size"]), tag)
 
 
 def _tree(objects: Iterable[tuple[str, Any]], entry: Callable[[Any], Entry]) -> dict[str, dict[str, Entry]]:
-    """Return the entries of all directories that keys imply, by the path of the directory.
-
-    An empty object with the name of a directory only marks it.
-    """
+    """Return the entries of all directories that keys imply, by path; an empty object only marks one."""
     tree = defaultdict[str, dict[str, Entry]](dict)
     for path, meta in objects:
         directory, _, name = path.rpartition("/")

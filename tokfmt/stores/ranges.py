@@ -34,9 +34,7 @@ class Version(NamedTuple):
 
 
 def read(version: Version, ranges: Sequence[tuple[int, int]]) -> Iterator[Buffer]:
-    """Yield the bytes of ranges, in order, as they arrive. A range is its first byte, and the byte after its last, none
-    beyond the end.
-    """
+    """Yield the bytes of ranges (first byte, after the last), in order, as they arrive."""
     if not ranges:
         return
     start, stop, total = min(ranges)[0], max(stop for _, stop in ranges), sum(b - a for a, b in ranges)
@@ -127,9 +125,7 @@ def _streamed(version: Version, ranges: Sequence[tuple[int, int]], pieces: Seque
 
 
 def _spans(wanted: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, int]], list[int]]:
-    """Join ranges that are close together to spans of at most `LARGEST` bytes, which one request reads each. The result
-    is the spans, ascending; and the number of the span of each range.
-    """
+    """Join close ranges to ascending spans of at most `LARGEST` bytes, and return the span of each range."""
     spans, of = list[tuple[int, int]](), [0] * len(wanted)
     for number in sorted(range(len(wanted)), key=wanted.__getitem__):
         start, stop = wanted[number]

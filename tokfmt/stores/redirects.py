@@ -108,9 +108,7 @@ def followed(url: Url, address: str, headers: Mapping[str, str]) -> Answer:
 
 
 def next_address(url: Url, answer: Answer) -> str:
-    """Return the address to which a redirect leads. The host of `url`, which the user gave, is trusted, even if it is a
-    private one.
-    """
+    """Return the address to which a redirect leads; the host that the user gave is trusted."""
     before, after = urlsplit(answer.address), urlsplit(urljoin(answer.address, str(answer.headers["Location"])))
     if after.scheme not in ("http", "https") or not after.hostname:
         raise UnsafeError(url, "leads to an address that is not on the web", expected="https", found=after.scheme)

@@ -30,10 +30,7 @@ _Calls = queue.SimpleQueue[tuple[Future[object], Callable[[], object]]]
 
 
 class _Threads:
-    """Daemon threads that are started as they are needed, and the calls that wait for one.
-
-    Calls that a caller waits for run before those that read ahead.
-    """
+    """Daemon threads that are started as needed, and the calls that wait for one, urgent ones first."""
 
     def __init__(self) -> None:
         self.urgent: _Calls = queue.SimpleQueue()
@@ -124,16 +121,12 @@ def waited(url: Url, future: Future[T]) -> T:
 
 
 def submit(url: Url, call: Callable[[], T], *, urgent: bool = True) -> Future[T]:
-    """Call a function in a thread, and return the future of what it returns. Calls that are not urgent wait until no
-    urgent one does.
-    """
+    """Call a function in a thread, behind all urgent calls unless it is one, and return its future."""
     return _threads(url).submit(call, urgent=urgent)
 
 
 def in_order(url: Url, calls: Iterable[Callable[[], T]], at_once: int = AT_ONCE) -> Iterator[T]:
-    """Call functions side by side and yield what they return, in order. The rest is cancelled if the caller leaves.
-    `at_once` results are under way or wait for the caller, which bounds the memory.
-    """
+    """Call functions side by side, `at_once` at most, yield in order; cancel if the caller leaves."""
     left, under_way = iter(calls), deque[Future[T]]()
     try:
         for call in left:

@@ -53,9 +53,7 @@ def requests_of(size: int) -> int:
 def send(
     client: Any, key: str, content: bytes | Path, mode: PutMode, stop: threading.Event | None = None
 ) -> tuple[int, str]:
-    """Write an object, and return the size and the ETag that the server states. A file that is written in parts has no
-    condition. `stop` ends an upload in parts without an object.
-    """
+    """Write an object, in parts without a condition until `stop`; return the size and ETag of the server."""
     import obstore
 
     size = size_of(content)

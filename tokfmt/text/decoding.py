@@ -103,9 +103,7 @@ def _factor(part: Any) -> int:
 
 
 def plain_tokenizer(source: bytes) -> Any:
-    """Return the `tokenizers.Tokenizer` of a tokenizer.json, without its padding and truncation. The library may panic
-    on a source that is not a tokenizer.json; see `guarded`.
-    """
+    """Return the `tokenizers.Tokenizer` of a tokenizer.json, without its padding and truncation."""
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_buffer(source)
@@ -125,9 +123,7 @@ def without_dropout(source: bytes) -> tuple[bytes, Any]:
 
 
 def vocabulary_of(tokenizer: Any) -> dict[int, str]:
-    """Return the tokens of a `tokenizers.Tokenizer` by ID; an added token is its content. A largest ID beyond the limit
-    of 2^24 is an error.
-    """
+    """Return the tokens of a `tokenizers.Tokenizer` by ID, at most 2^24; an added token is its content."""
     found = {token: text for text, token in tokenizer.get_vocab(with_added_tokens=True).items()}
     found.update({token: added.content for token, added in tokenizer.get_added_tokens_decoder().items()})
     top = max(found, default=0)
@@ -269,9 +265,7 @@ class ByteLevelDecoder:
 
 
 class VocabularyDecoder:
-    """Decode with `tokenizers`, for every vocabulary that is not byte-level. If it is lenient, bytes and IDs that are
-    not text are replaced.
-    """
+    """Decode with `tokenizers`, for every vocabulary that is not byte-level; lenient, replace what is no text."""
 
     def __init__(self, content: Content, *, lenient: bool = False) -> None:
         self.content, self.lenient = content, lenient
@@ -342,10 +336,7 @@ def _around_unknown(ids: list[int], vocabulary: _Vocabulary) -> str:
 
 
 def _check_runs(ids: list[int], byte_of: Mapping[int, int]) -> None:
-    """Raise DecodeError for the first run of single-byte tokens that is not UTF-8.
-
-    A U+FFFD in the text is not enough, as a token may spell it.
-    """
+    """Raise DecodeError for the first run of single-byte tokens that is not UTF-8; a token may spell U+FFFD."""
     for position, run in _byte_runs(ids, byte_of):
         try:
             run.decode("utf-8")

@@ -161,9 +161,7 @@ def _known_difference(content: Content, parse: bool) -> EngineDifferenceError | 
 def choose(
     choice: EngineChoice, content: Content, texts: Iterable[str], *, parse: bool, byte_level: bool
 ) -> tuple[EngineName, str]:
-    """Return the engine to use, and a note if "auto" does not choose fastokens. The engines are compared on `texts`, in
-    addition to the strings of this module.
-    """
+    """Return the engine to use, after a comparison on `texts` too, and a note if "auto" is not fastokens."""
     if choice == "tokenizers":
         return choice, ""
     try:
@@ -247,9 +245,7 @@ def _sampled(ragged: Ragged) -> NDArray[np.bool_]:
 
 
 def hostile_texts(vocabulary: Mapping[int, str]) -> Iterator[str]:
-    """Yield texts on which tokenizers are known to differ: all scripts and categories, runs of spaces, literal tokens.
-    Tokens that look special are used, and a thousand of the others.
-    """
+    """Yield texts on which tokenizers differ: scripts, categories, runs of spaces, literal tokens."""
     yield from _SPACES
     yield from _WORDS
     step = 89  # a prime that is small enough to reach every block of assigned characters

@@ -222,9 +222,7 @@ class _Characters:
         return upper / np.maximum(self._solid, 1), self._repetition
 
     def totals(self) -> tuple[int, int, int, int]:
-        """Return sums over all texts. The sums are characters that are not white space, letters and numbers, words, and
-        places where five equal characters begin.
-        """
+        """Return the sums of characters but spaces, of letters and numbers, of words, and of runs of five."""
         sums = (self._solid, self._counts(self._word), self._words)
         solid, letters, words = (int(each.sum()) for each in sums)
         return solid, letters, words, len(self._repeated)

@@ -119,9 +119,7 @@ def refuse_lost_path(spec: str) -> None:
 
 
 def snapshot(name: str, *, local: bool = False) -> str:
-    """Return the directory in the local cache of the hub that holds a tokenizer, which is fetched if it is missing.
-    With `local`, the hub is not asked: a name from a file must not cause a request.
-    """
+    """Return the directory in the cache of the hub that holds a tokenizer; unless `local`, fetch it."""
     cached = _cached(name, _VOCABULARIES)
     if cached:
         return cached

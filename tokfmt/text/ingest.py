@@ -76,9 +76,7 @@ def encoded_batches(records: RecordReader, encoder: Encoder | None, block: Block
 
 @contextmanager
 def _records(records: RecordReader, block: Block, batch: RecordBatch, before: int) -> Iterator[None]:
-    """Encode a batch in this context; an error of one of its texts becomes one that names the file and the record.
-    `before` is the number of records of the block before the batch, for a block of consecutive records.
-    """
+    """Encode a batch in this context; an error of one of its texts names the file and the record."""
     if not records.files:
         yield
         return
@@ -333,10 +331,7 @@ def _passed(sieve: FilterChain, encoder: Encoder, file: BinaryIO, batch: RecordB
 
 
 def _rationed(sieve: FilterChain, encoder: Encoder, file: BinaryIO, ration: QuotaBudget, batch: RecordBatch) -> Encoded:
-    """Return the IDs of the texts of a batch that may be drawn and pass the filters; write an entry for each text.
-
-    The batch is read in windows, as each window may lower the limit of the budget.
-    """
+    """Return the IDs of the texts of a batch that may be drawn and pass the filters, in windows."""
     from tokfmt.text.filters import ENTRY
 
     entries, every = np.zeros(len(batch.texts), ENTRY), [Encoded(Ragged.of([]))]

@@ -196,9 +196,7 @@ def _crosses(token: Mapping[str, Any]) -> bool:
 
 
 def in_pieces(texts: list[str], encode: Encode, cuts: Callable[[], Cuts]) -> Ragged:
-    """Return the IDs of texts, which are encoded in groups; a long text is encoded in pieces. `cuts` returns the cuts
-    that are safe; it is called only for a long text.
-    """
+    """Return the IDs of texts, encoded in groups; a long text is encoded in pieces, by the safe `cuts`."""
     if sum(map(len, texts)) <= PIECE:
         return encode(texts)
     ids, lengths = list[Tokens](), list[int]()

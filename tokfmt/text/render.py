@@ -128,9 +128,7 @@ class Template:
     def _render(
         self, messages: Sequence[Mapping[str, Any]], *, asks: bool = False, marked: bool = False
     ) -> tuple[str, Spans]:
-        """Return the text of messages, and with `marked` what its blocks of generation give. If it `asks`, the text
-        ends with the header of an answer of the assistant.
-        """
+        """Return the text of messages, with `asks` up to an answer, and the spans of blocks of generation."""
         from transformers.utils.chat_template_utils import render_jinja_template
 
         settings: dict[str, Any] = {**self.tokens, "chat_template": self.source, "add_generation_prompt": asks}

@@ -252,9 +252,7 @@ def _from_transformers(
 def _handle(
     spec: str, tokenizer: Any, content: Content, special_tokens: SpecialTokens, engine: EngineChoice
 ) -> TokenizerHandle:
-    """Return the handle of a `tokenizers.Tokenizer`, without an end-of-text token, which it does not define. Steps that
-    can make a text more than 1,000 times longer are an error.
-    """
+    """Return the handle of a `tokenizers.Tokenizer`, without an end-of-text token; refuse extreme steps."""
     factor, steps = expansion_of(tokenizer)
     if factor > _MOST_EXPANSION:
         what = f"the {steps} of this tokenizer can make text {factor:,} times longer, which would fill the memory"

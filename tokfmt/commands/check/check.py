@@ -143,9 +143,7 @@ class CheckReport:
         return html_table(f"check {self.path}: {severities}", ("severity", "code", "byte", "finding"), rows, self.notes)
 
     def add(self, findings: Iterable[Finding], meanings: Mapping[str, Code]) -> None:
-        """Count findings, and keep the first `limit` of each code. A finding without a remedy refers to the explanation
-        of its code.
-        """
+        """Count findings, and keep the first `limit` of each code; one without a remedy names the explanation."""
         for each in findings:
             explained = f"tokfmt check --explain {each.code} explains it"
             finding = each if each.remedy or each.code not in meanings else replace(each, remedy=explained)
@@ -313,10 +311,7 @@ class _Checking:
             self.inspections.close()
 
     def _report(self) -> CheckReport:
-        """Run every check that applies, and return the report.
-
-        The reader is skipped if the dataset is unsafe to read, or if no option needs its sequences.
-        """
+        """Run every check that applies, without the reader if it is unsafe or no option needs it."""
         if self.request.format:
             registry.get(self.request.format)
         try:
@@ -519,9 +514,7 @@ class _Checking:
     def _walked(
         self, reader: TokenReader, vocabulary: Vocabulary | None, searches: Sequence[Counted | Endings]
     ) -> Generator[Finding, None, int | None]:
-        """Read every token once, and return the largest ID; None if a region cannot be read. The searches receive every
-        window, and report what they found.
-        """
+        """Read every token once, let the searches look, and return the largest ID; None without one to read."""
         self.progress.phase(f"reading {self.path.name}", reader.info.tokens, "tokens")
 
         def look_at(interval: tuple[int, int]) -> tuple[TokfmtError | None, list[Beyond], int]:
@@ -553,9 +546,7 @@ class _Checking:
         return max_id
 
     def _unread(self, error: TokfmtError) -> Finding:
-        """Return the finding of tokens that cannot be read; raise UnendedError if they can, after a look at
-        every end.
-        """
+        """Return the finding of tokens that cannot be read, unless a look at every end can read them."""
         if isinstance(error, UnendedError) and not self.request.every_end:
             raise error
         return _refusal(str(self.path), error)

@@ -105,9 +105,7 @@ def _shown(manifest: Place, home: Place) -> str:
 
 
 def file_findings(dataset: SourceFiles, deep: bool, jobs: int, progress: Progress, splits: Splits) -> Iterator[Finding]:
-    """Compare the files of a dataset with its manifest. The checksum is compared if the check is deep; else only the
-    format, the size and the number of files.
-    """
+    """Compare the format, the size and the number of files with the manifest; if deep, the checksum as well."""
     path, manifest = dataset.path, own_manifest(dataset)
     if not manifest.path.is_there():
         yield from splits.missing(path, manifest.path)
@@ -174,9 +172,7 @@ def _sources(manifest: Manifest, path: Place) -> Iterator[Finding]:
 
 
 def ledger_findings(dataset: SourceFiles, asked: SourceRequest, *, deep: bool) -> Iterator[Finding]:
-    """Check the ledger of a dataset, if it has one or its manifest lists one. The ledger's sources are not read. Every
-    row is compared with the sequences if the check is deep; else only the number of rows.
-    """
+    """Check the number of rows of a ledger that is there or in the manifest; if deep, each row with its sequence."""
     manifest, about = own_manifest(dataset).ledger, ledger_paths(dataset.path)[1]
     if not about.exists() and not dataset.path.is_symlink():
         if manifest:
@@ -291,10 +287,7 @@ def width_findings(path: Place, reader: TokenReader) -> Iterator[Finding]:
 
 
 class Counted:
-    """A search for sequences without a token that counts in the loss, in windows that a caller reads.
-
-    It holds 1 byte per sequence.
-    """
+    """A search for sequences without a token that counts in the loss; it holds 1 byte per sequence."""
 
     def __init__(self, reader: TokenReader) -> None:
         self.reader = reader
@@ -862,9 +855,7 @@ _COMPARED = 1 << 20  # tokens from the start of two documents in which the first
 
 
 class Corpus:
-    """The corpus that datasets are compared with. It is opened at once, and read once, when it is first needed.
-    With `ignore_order`, the order of its documents is ignored.
-    """
+    """The corpus that datasets are compared with. It is opened at once, and read once, when it is first needed."""
 
     def __init__(
         self,
@@ -930,9 +921,7 @@ class Differences:
 
 
 def behind_bos(source: Source, handle: TokenizerHandle | None, note: Callable[[str], None]) -> Source:
-    """Return a dataset whose documents begin behind the ID that the tokenizer puts in front of a text. A note says so
-    if all documents that were read begin with the ID.
-    """
+    """Return a dataset whose documents begin behind the ID that the tokenizer puts in front, if all have it."""
     bos_id, reader = None if handle is None else handle.bos_id, source.stored_documents
     made = (source.manifests[0].tokenizer if source.manifests else None) or {}
     is_of_text = "chat_template" in made or made.get("special_tokens") == "parse"  # The texts have it, or the template.
@@ -1138,9 +1127,7 @@ def shift_of(here: Side, corpus: Side, sequence: int, document: int) -> int:
 
 
 def _stream(corpus: Side, document: int) -> tuple[NDArray[np.int64], NDArray[np.bool_], int]:
-    """Return the corpus around a document as a stream. The result is the IDs with -1 for each separator, a mask of the
-    known IDs, and the index of the document.
-    """
+    """Return the corpus around a document: IDs (-1 for a separator), which are known, and where it begins."""
     pieces: list[NDArray[np.int64]] = []
     first, last = max(0, document - _FARTHEST), min(corpus.count, document + 8)
     around = corpus.neighbors(first, last, _BEFORE)

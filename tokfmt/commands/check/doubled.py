@@ -41,9 +41,7 @@ def doubled_in(reader: TokenReader) -> Doubled:
 
 
 def once(reader: TokenReader, eos_id: int) -> tuple[TokenReader, int]:
-    """Return the sequences of a reader with one separator where a document has two, and the number of these documents.
-    The reader has the contents of a stream, or the sequences of an index, with or without their separators.
-    """
+    """Return the sequences with one separator where a document has two, and the number of these documents."""
     dataset = dataset_of(reader)
     if dataset.gap.alone:
         single, step = np.ones(len(dataset), np.bool_), -1 if dataset.gap.side == "before" else 1

@@ -185,9 +185,7 @@ class _Plan:
             open_dataset(self.source(self.path, "none")).reader.close()
 
     def part(self) -> tuple[SourceRequest, Source]:
-        """Return the request that reads the complete sequences of a damaged dataset, and the source, which is
-        closed.
-        """
+        """Return the request that reads the complete sequences of a damaged dataset, and its closed source."""
         asked = self.request.source
         request = replace(self.source(self.path, asked.eos, asked.allow_loss | READS["fix"]), allow_partial=True)
         try:
@@ -251,9 +249,7 @@ class _Job:
         as_stored: bool = True,
         opened: OpenedSources | None = None,
     ) -> CheckReport:
-        """Convert a source to its own format, and check the result before it is published. With `as_stored` no
-        separator was removed, so none is added where an index marks the sequences.
-        """
+        """Convert a source to its own format, and check the result; `as_stored`, no separator was removed."""
         reports = list[CheckReport]()
 
         def prove(staging: Publisher) -> Mapping[str, Path]:

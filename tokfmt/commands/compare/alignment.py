@@ -285,9 +285,7 @@ _NONE = np.empty((0, 2), np.uint64)
 
 
 def aligned(a: Fingerprints, b: Fingerprints, head: int = 0) -> Alignment:
-    """Align the fingerprints of two datasets. The fingerprints are uint64[n, 2]; those of the first `head` sequences,
-    which are equal, are not among them.
-    """
+    """Align the fingerprints, uint64[n, 2], of two datasets behind their first `head` sequences, which are equal."""
     before = _common(a, b)
     after = _common(a[before:][::-1], b[before:][::-1])
     x, y = _numbered(a[before : len(a) - after], b[before : len(b) - after])
@@ -390,10 +388,7 @@ def surpluses(a: Fingerprints, b: Fingerprints, limit: int) -> tuple[Surplus, Su
 
 
 def _of_part(prints: Fingerprints, part: int) -> Positions:
-    """Return the sequences of one of _PARTS parts, by the top bits of their fingerprints.
-
-    The fingerprints are read a window at a time, because they may be on disk.
-    """
+    """Return the sequences of one of _PARTS parts, by the top bits of their fingerprints, read by windows."""
     numbers = [
         first
         + np.flatnonzero(
@@ -466,10 +461,7 @@ def _within(x: Positions, anchors: Positions, light: NDArray[np.bool_], size: in
 
 
 def _longest(x: Positions, y: Positions) -> tuple[Positions, Positions]:
-    """Return a longest common subsequence over all pairs of equal numbers (Hunt and Szymanski).
-
-    If pairs at equal indexes are as many, these are returned.
-    """
+    """Return a longest common subsequence over all pairs of equal numbers (Hunt and Szymanski)."""
     begin, length = 0, min(len(x), len(y))
     unlike = np.flatnonzero(x[:length] != y[:length])
     begin = int(unlike[0]) if len(unlike) else length

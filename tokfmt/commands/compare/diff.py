@@ -284,9 +284,7 @@ def _prepared(source: Source, scratch: list[Scratch], jobs: int, progress: Progr
 
 
 def _pack_samples(sources: list[Source]) -> bool:
-    """Read the samples of a recipe as packed rows (parts, marks, no padding) if the other dataset holds packed rows.
-    True if a source was replaced.
-    """
+    """Read the samples of a recipe as packed rows (parts, marks, no padding) if the other dataset holds those."""
     if all(not source.format.is_computed for source in sources):
         return False
     from tokfmt.mix import PackedRows, Samples  # only recipes need these imports

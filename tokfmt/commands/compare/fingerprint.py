@@ -178,9 +178,7 @@ class Hashing:
 def hash_axis(
     hashing: Hashing, first: int, out: Fingerprints, workers: Workers, progress: Callable[[int], None]
 ) -> None:
-    """Compute the fingerprints of the sequences from `first` on, in parallel. Long sequences are read in windows. `out`
-    is uint64[sequences, 2].
-    """
+    """Hash the sequences from `first` on in parallel, long ones in windows, to `out`, uint64[sequences, 2]."""
     parts = cuts(hashing.reader, first, first + len(out))
     for at, prints, tokens in workers.map(_hash_cut, hashing, parts):
         out[at - first : at - first + len(prints)] = prints
@@ -282,9 +280,7 @@ def _hash_block(shared: tuple[RecordReader, Encoder | None], item: tuple[int, Bl
 
 @contextmanager
 def hands(jobs: int, text: int = 0) -> Iterator[Workers]:
-    """Start the workers of a comparison: threads, or processes if there is much text. The size of the text is in
-    bytes.
-    """
+    """Start the workers of a comparison: threads, or processes if there are many bytes of text."""
     if jobs > 1 and text >= _WORTH:
         with Scratch() as home, make_executor("processes", jobs) as executor:
             yield Workers(executor, jobs, home)
@@ -382,10 +378,7 @@ class RecordSide:
         return self._last[1]
 
     def neighbors(self, first: int, last: int, limit: int | None) -> list[NDArray[np.integer]]:
-        """Return the first `limit` IDs of each record `first <= i < last`; None for all IDs.
-
-        The records are read in one go, because a search for one record may have to read all before it.
-        """
+        """Return the first `limit` IDs of each record `first <= i < last`, read in one go; None for all IDs."""
         sequences: list[NDArray[np.integer]] = []
         for block in self.records.blocks(1 << 20, first, last):
             for ragged in encoded_batches(self.records, self.encoder, block):
@@ -396,9 +389,7 @@ class RecordSide:
 def read_records(
     records: RecordReader, encoder: Encoder | None, jobs: int, progress: Progress, *, processes: bool
 ) -> RecordSide:
-    """Read records, and return them as one side of a comparison. Much text is read in processes if the caller allows
-    them.
-    """
+    """Read records, much text in processes if that is allowed, and return them as one side of a comparison."""
     text = records.info.is_text
     doing = "reading IDs" if not text else "reading text" if isinstance(encoder, Utf8) else "tokenizing"
     progress.phase(doing, records.info.size, "bytes")

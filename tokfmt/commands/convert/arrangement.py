@@ -137,10 +137,7 @@ def arrangement_of(
 
 
 def dealt_by_content(shares: Shares, axis: TokenReader, workers: Workers, progress: Progress) -> Shares:
-    """Return splits that are drawn for contents, with the split of each sequence.
-
-    All tokens are read. Holds 1 byte per sequence.
-    """
+    """Return splits drawn for contents, with the split of each sequence, after reading all tokens."""
     from tokfmt.commands.compare.fingerprint import Hashing, hash_axis  # needs numpy.random and xxhash
 
     progress.phase("dealing sequences to splits", axis.info.tokens, "tokens")
@@ -318,9 +315,7 @@ def stored_axis(contents: TokenReader, target: Target) -> TokenReader:
 
 
 def contents_of(stored: TokenReader, laid: model.Boundaries, bare: int) -> TokenReader:
-    """Return the contents of sequences that were laid out, and then shuffled or dealt to splits. Without a lead,
-    sequences end with the separator, or are empty. At most `bare` of them are empty.
-    """
+    """Return the contents of sequences that were laid out and then rearranged; at most `bare` are empty."""
     if laid.lead is None and not laid.only_closed:
         dataset = from_reader(stored, laid.id, where=Separators.TRAILING)
         return ContentReader(replace(dataset, gap=replace(dataset.gap, even=not bare)))
@@ -329,9 +324,7 @@ def contents_of(stored: TokenReader, laid: model.Boundaries, bare: int) -> Token
 
 
 def count_beside(axis: TokenReader, chosen: AreWritten, count: int, to: model.Boundaries, bits: int = SEP) -> Counts:
-    """Return what becomes of the separators or leads of the sequences that are written. The sum is their number. `bits`
-    is what is counted: SEP or LEAD.
-    """
+    """Return what becomes of the separators or leads (`bits`: SEP or LEAD) of the sequences that are written."""
     if bits == SEP and isinstance(axis, ContentReader) and axis.dataset.spans.seamless and axis.dataset.gap.even:
         kept = count * (axis.dataset.gap.id == to.id)  # All were read, so all have it.
         return Counts(dropped=count) if to.id is None else Counts(kept, count - kept)

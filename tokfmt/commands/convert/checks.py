@@ -82,9 +82,7 @@ def check_places(request: Request, destination: Destination, files: Iterable[Sou
 
 
 def check_request(request: Request, inputs: Inputs, destination: Destination, *, by_request: bool) -> None:
-    """Refuse what cannot be done with the open sources. The separator of the destination is not chosen yet. With
-    `by_request`, the request says all, so that another process can open the same sources.
-    """
+    """Refuse what cannot be done with the open sources; `by_request`, another process can open the same."""
     if request.rejects is not None:
         _check_rejects(request, request.rejects, inputs)
     if request.ledger:
@@ -179,9 +177,7 @@ def _check_shared(request: Request, url: Url, inputs: Inputs, destination: Desti
 
 
 def _refuse_unshared(destination: Url, spool: Path | None, why: str) -> None:
-    """Refuse workers of a cluster that need a common directory, unless the user names the spool. `why` is what they
-    share.
-    """
+    """Refuse workers of a cluster that need a common directory for `why`, unless the user names the spool."""
     if not is_named(spool):
         raise OptionError(
             f"{printable(destination)}: --executor dask:ADDRESS needs a directory that all tasks see, because {why}. "

@@ -67,9 +67,7 @@ _WORTH = 64 << 20
 
 
 def convert(request: Request, progress: Progress) -> Conversion:
-    """Convert datasets, which may be patterns and pipes, to one dataset. If that fails, the destination is as it was
-    before.
-    """
+    """Convert datasets, patterns or pipes to one dataset. If that fails, the destination is as it was before."""
     paths = expanded(request.source.paths)
     pipes = [number for number, path in enumerate(paths) if is_pipe(path)]
     check_streams(request, paths, pipes)
@@ -196,9 +194,7 @@ def _write_tokens(
     workers: Workers,
     notes: Notes,
 ) -> tuple[Destination, Written]:
-    """Gather the sources to one token axis, accept its losses, and write each portion. The destination gets samples as
-    they are if a recipe of text made some.
-    """
+    """Gather the sources to one token axis, accept its losses, and write each portion."""
     target, allow_loss = destination.target(request, inputs.tokenizer), request.source.allow_loss
     writers = place.writers(destination, target)  # before text is tokenized: options may contradict each other
     gathered = gather(request, inputs, destination, workers, notes)

@@ -144,10 +144,7 @@ def choose_contents(request: Request, inputs: Inputs, destination: Destination) 
 
 
 def with_rows(destination: Destination, source: Source, request: Request) -> Destination:
-    """Return the destination with samples stored as they are, if the source is a recipe and the format stores samples.
-
-    For a recipe of text only the options change, because its samples do not exist yet.
-    """
+    """Return the destination with samples stored as they are, if the source and the format have such."""
     if source.reader.has_labels:
         from tokfmt.mix import Samples  # only recipes need what it imports
 

@@ -47,9 +47,7 @@ Write = Callable[[Request, Inputs, Destination, list[Loss], Workplace, Workers, 
 
 
 def estimated(request: Request, inputs: Inputs, axis: TokenReader | None, write: Write) -> Estimate | str:
-    """Return an estimate, or the reason why there is none. The axis has all sequences of sources of token IDs; it is
-    None for records.
-    """
+    """Return an estimate, or why there is none. The axis has all sequences of token IDs; None for records."""
     if any(source.format.is_computed for source in inputs.sources):
         text = any(text_recipe_of(source) is not None for source in inputs.sources)
         return "the documents of a recipe of text are not known before it is read" if text else ""

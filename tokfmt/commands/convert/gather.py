@@ -42,9 +42,7 @@ class Gathered(NamedTuple):
 def gather(
     request: Request, inputs: Inputs, destination: Destination, workers: Workers, progress: Progress
 ) -> Gathered:
-    """Return all sources as one token axis without separators. Sequences that all end with the separator of the
-    destination already do not get a second one.
-    """
+    """Return all sources as one token axis without separators, nor those of the destination at all ends."""
     sources, tokenizer, selection = inputs.read, inputs.tokenizer, request.select
     every_end = request.source.every_end
     stored_eos = destination.separator.eos_id if destination.traits.needs_eos else None
@@ -150,9 +148,7 @@ def _report(
     rows: Mapping[int, tuple[object, list[Any]]],
     chosen: tuple[int, int],
 ) -> tuple[list[Mapping[str, Any]], int]:
-    """Return the rows of the report on each recipe, and the number of positions of its samples that hold padding.
-    `rows` has the reader of each recipe and its rows without amounts, by the number of the source.
-    """
+    """Return the rows of the report on each recipe, and the number of positions of its samples that hold padding."""
     listed, padded, before = list[Mapping[str, Any]](), 0, 0
     for number, (source, reader) in enumerate(zip(sources, readers, strict=True)):
         if source.format.is_computed and number in rows:

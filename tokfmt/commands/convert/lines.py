@@ -175,9 +175,7 @@ def copy_records(
     workers: Workers,
     progress: Progress,
 ) -> Copied:
-    """Write the selected records of all readers to `path`, one line each, in order. The suffix of the path decides if
-    the file is compressed.
-    """
+    """Write the selected records of all readers to `path`, one line each, compressed as its suffix says."""
     blocks = selected_blocks(readers, selection, paths)
     progress.phase("copying", sum(block.stop - block.start for _, block in blocks), "bytes")
     parts, home = [], copies_in(workers)
@@ -246,10 +244,7 @@ _LINE_FEED = b"\n"
 
 
 class LineReader(TokenReader):
-    """The lines of a file in scratch as a token axis: a byte is a token, and a line with its line end is a sequence.
-
-    It takes 8 bytes of memory per line.
-    """
+    """The lines of a file in scratch as a token axis: a byte is a token, and a line with its end a sequence."""
 
     def __init__(self, path: Path, lines: int) -> None:
         self._file = File(path)
@@ -272,10 +267,7 @@ class LineReader(TokenReader):
 
 
 class LineWriter(TokenWriter):
-    """Write the axis of a `LineReader` to a file.
-
-    A compressed file is made from a plain file beside it. With `keep`, the plain file stays.
-    """
+    """Write the axis of a `LineReader` to a file; a compressed one is made from a plain one beside it."""
 
     def __init__(self, path: Path, jobs: int, *, keep: bool = False) -> None:
         self.path, self.jobs, self.keep = path, jobs, keep

@@ -99,9 +99,7 @@ class Losses:
     fault: TokfmtError | None = None  # of the first invalid line
 
     def accepted(self, request: Request) -> dict[str, str]:
-        """Return the losses, in words, by their --allow-loss name, if the request accepts all of them. Otherwise the
-        error has all of them.
-        """
+        """Return the losses, in words by name, if all of them are accepted; else raise an error with all."""
         if not self.found:
             return {}
         allow_loss, target = request.source.allow_loss, str(request.destination)
@@ -229,10 +227,7 @@ def _keeps_separators(axis: TokenReader, allow_loss: frozenset[str]) -> bool:
 
 
 def _notes_on_samples(sources: Sequence[Source], traits: WriterTraits) -> list[str]:
-    """Return notes on loss masks and borders of a recipe's samples that are not stored.
-
-    That is not a loss, because the recipe makes them again.
-    """
+    """Return notes on masks and borders of a recipe's samples that are not stored, and can be made again."""
     if traits.keeps_labels:
         return []
     note = (
@@ -423,9 +418,7 @@ def _masks(info: Info) -> list[Loss]:
 def _scanned(
     axis: TokenReader, writer: TokenWriter, traits: WriterTraits, target: Target, workers: Workers
 ) -> tuple[TokenReader, list[Loss]]:
-    """Read the tokens once, if the writer needs the largest ID or a sequence might contain the separator. The axis has
-    its largest ID if the tokens were read.
-    """
+    """Read the tokens once, if the writer needs the largest ID or a sequence might contain the separator."""
     look_for = target.eos_id if traits.separators.separated and axis.info.free_of != target.eos_id else None
     if look_for is None and (axis.info.max_id is not None or not writer.wants_max_id(stored_axis(axis, target))):
         return axis, []
@@ -475,9 +468,7 @@ def try_tokenizer(
     texts: Sequence[str],
     notes: Notes,
 ) -> Inputs:
-    """Return the inputs with a tokenizer that was tried on some texts, and add notes on what it does with the sources.
-    There are no texts if the sources hold token IDs.
-    """
+    """Return the inputs with a tokenizer that was tried on some texts, and add notes on what it does."""
     _note_copied_ids(request, inputs, destination, tokenizer, notes)
     if texts:
         tokenizer = tokenizer.tried_on(texts)
@@ -552,9 +543,7 @@ def _note_spelled(tokenizer: TokenizerHandle, texts: Sequence[str], notes: Notes
 
 
 def _note_on_texts(handle: TokenizerHandle, texts: Sequence[str]) -> str:
-    """Return a note if the IDs of some texts decode to other texts; "" if they do not. The first 64 are tried, each up
-    to 4,096 characters.
-    """
+    """Return a note if the first 64 texts, up to 4,096 characters each, decode to other texts; else ""."""
     tried = [text[:_LONGEST] for text in texts[:_DOCUMENTS]]
     decoder = handle.decoder(lenient=True)
     back = [decoder.decode(ids) for ids in handle.encoder().encode(tried)]
@@ -572,9 +561,7 @@ def _note_on_texts(handle: TokenizerHandle, texts: Sequence[str]) -> str:
 
 
 def _note_on_documents(handle: TokenizerHandle, source: Source) -> str:
-    """Return a note if the texts of some documents have other IDs than the documents; "" if they do not. The first 64
-    are tried, without those above 4,096 tokens.
-    """
+    """Return a note if the texts of 64 documents of at most 4,096 tokens have other IDs; else ""."""
     tried = [ids for ids in _first_documents(source.reader) if not handle.ids.lacks(ids).any()]
     if not tried:
         return ""

@@ -211,10 +211,7 @@ def publish(
 
 
 def _measure(out: StorePublisher, format_: Format, jobs: int, advance: Callable[[int], None]) -> dict[str, Any]:
-    """Let a publisher know the files of its dataset, and return their size, number and checksum.
-
-    Files that were uploaded already are taken as they were then.
-    """
+    """Let a publisher know the files of its dataset, some uploaded already; return size, number and checksum."""
     built, is_folder = out.path, out.path.is_dir()
     above = f"{built.name}/" if is_folder else ""
     beside = {place.key for place in (manifest_path(out.url), *ledger_paths(out.url))}

@@ -199,9 +199,7 @@ def total_of(counts: Iterable[int | None]) -> int | None:
 
 
 def _lead_in(destination: Destination, leads: Became | None) -> ConvertedLead:
-    """Return the lead of the destination, or of the sources if it is left out, and where it is stored. If no sequence
-    had or got a lead, there is none to state.
-    """
+    """Return the lead of the destination, or of the sources if it is left out, and where it is stored."""
     lead = destination.lead
     is_bare = leads is not None and not any(count for name, count in leads.items() if name != "bare")
     if is_bare or destination.rows is not None or destination.copies_lines:
@@ -322,9 +320,7 @@ def read_from_stores() -> int:
 
 
 def _download(sizes: Sequence[int], passes: int, opened: int) -> dict[str, int]:
-    """Return what a run reads from stores: objects, passes, bytes, requests, and the lists that found the objects. If
-    opening read most of the objects, it is another pass.
-    """
+    """Return what a run reads from stores: objects, passes, bytes, requests, and the lists that found the objects."""
     from tokfmt.stores import account
     from tokfmt.stores.blocks import LARGEST
 

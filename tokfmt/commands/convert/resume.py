@@ -185,10 +185,7 @@ def finished(
 
 
 def _clear(destination: Path, digest: str) -> None:
-    """Remove the work that a run of this request left when it was killed after it published.
-
-    The work of another request, or of an unknown one, is kept.
-    """
+    """Remove what a run of this request, and no other, left when it was killed after it published."""
     try:
         recorded = read_conversion(hidden_sibling(resolve_link(destination)) / REQUEST)
     except CorruptError:
@@ -224,9 +221,7 @@ def resumed(
     note: Callable[[str], None],
     begun: Callable[[], contextlib.AbstractContextManager[None]],
 ) -> Iterator[None]:
-    """Enter the hidden directory of a conversion that keeps its work when it is interrupted. `begun` returns a context
-    in which the store states that a task runs.
-    """
+    """Enter the hidden directory of a conversion that keeps its work; `begun` tells a store that it runs."""
     in_tasks = request.in_tasks
     with place as staging:
         path = staging.home / REQUEST

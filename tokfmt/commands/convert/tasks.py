@@ -114,9 +114,7 @@ def begun_of(destination: Url, task: Task) -> Url:
 
 
 def agree(destination: Url, ours: bytes, *, conditional: bool = True) -> None:
-    """Record the request of the tasks, or compare it with that of the tasks before. A store that is not conditional
-    overwrites a record that is there.
-    """
+    """Record the request of the tasks, or compare it with that of the tasks before."""
     place, store = record_of(destination), writable_store(destination)
     with contextlib.suppress(FileExistsError):
         if conditional or store.identity(place.key) is None:
@@ -193,10 +191,7 @@ def content_of(place: Url) -> bytes:
 
 
 def published_by_finish(destination: Place) -> Mapping[str, Any] | None:
-    """Return the manifest of a destination whose --finish was killed while it removed the work of the tasks.
-
-    What is left of that work is removed. None if no such work is there.
-    """
+    """Return the manifest of a destination whose --finish was killed, after its leftovers are removed; else None."""
     if not destination.is_local:
         return None
     built = resolve_link(local_path(destination, "a destination"))

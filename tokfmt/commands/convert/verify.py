@@ -40,9 +40,7 @@ def verify_tokens(
     workers: Workers,
     progress: Progress,
 ) -> dict[str, int]:
-    """Compare the destination at `path` with the content that it should have, sequence by sequence. The result counts
-    "sequences" and "tokens", or "texts".
-    """
+    """Compare a destination with its content by sequence; return counts of "sequences" and "tokens", or "texts"."""
     expected: TokenReader = content.reader
     eos: EosChoice = "none"
     bos: EosChoice = "none" if target.bos_id is None else target.bos_id
@@ -99,10 +97,7 @@ def compare(
 def compare_records(
     expected: TokenReader, decoder: Decoder | None, records: RecordReader, workers: Workers, progress: Progress
 ) -> dict[str, int]:
-    """Compare records with sequences by fingerprints of their token IDs, or of their text if there is a decoder.
-
-    It takes 32 bytes of memory per record.
-    """
+    """Compare records with sequences by fingerprints of IDs or texts, in 32 bytes of memory per record."""
     progress.phase("verifying", records.info.size, "bytes")
     side = RecordSide(records, None if decoder is None else Utf8(), workers, progress.advance)
     name = "sequences" if decoder is None else "texts"

@@ -82,9 +82,7 @@ class TextQuery:
     literal: str | None  # what the pattern matches if it has no special character
 
     def spans(self, text: str, start: int = 0, patience: float | None = None) -> Iterator[tuple[int, int]]:
-        """Yield the matches in a text from left to right, as (first character, end). `patience` is a timeout in
-        seconds, to which 1 s per million characters is added.
-        """
+        """Yield matches from left to right, as (first character, end); `patience` is in seconds."""
         timeout = None if patience is None else patience + len(text) / _PER_SECOND
         try:
             for match in self.pattern.finditer(text, start, timeout=timeout):

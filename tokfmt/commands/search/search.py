@@ -83,9 +83,7 @@ def find_many(
     first: int = 0,
     last: int | None = None,
 ) -> Iterator[Hits]:
-    """Search the sequences `first <= i < last`, and yield the hits of each window as columns, in order. A query for
-    text needs `decoder`, a `text.decoding.TextDecoder`.
-    """
+    """Search the sequences `first <= i < last`, and yield the hits of each window as columns, in order."""
     last = reader.info.sequences if last is None else last
     check_interval(first, last, reader.info.sequences, "sequences")
     if isinstance(query, SameQuery):
@@ -286,9 +284,7 @@ _GAP = 1 << 14  # tokens between two intervals up to which both are read at once
 
 
 def _near(starts: Positions, stops: Positions) -> Iterator[tuple[int, int]]:
-    """Yield runs of ascending intervals that are near to each other and together fit into a window, or one longer one.
-    An interval is the index of the first of a run, and that after its last one.
-    """
+    """Yield runs (first, after the last) of ascending intervals that are near and together fit into a window."""
     far = np.flatnonzero(starts[1:] - stops[:-1] > _GAP) + 1
     for low, high in itertools.pairwise([0, *far.tolist(), len(starts)]):
         begin = low
@@ -451,10 +447,7 @@ _BACK = 1 << 12  # records searched at once when going backwards
 def find_records(
     records: RecordReader, query: Query, search: Search, *, first: int = 0, last: int | None = None
 ) -> Iterator[Hit]:
-    """Search the records `first <= i < last` of text; the positions of a hit are characters within the record.
-
-    A backwards search without `last` counts the records first.
-    """
+    """Search the records `first <= i < last` of text; the positions of a hit are characters within the record."""
     if isinstance(query, UnusedQuery):
         raise _without_samples(query)
     if isinstance(query, (TokenQuery, AnyQuery, EndQuery)):

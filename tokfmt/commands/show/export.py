@@ -109,9 +109,7 @@ def _copy(records: RecordReader, rows: Numbers, path: Path, progress: Progress) 
 
 
 def _put_in_order(staging: LocalPublisher, places: Numbers, progress: Progress) -> None:
-    """Put the lines of the written file in another order. The file keeps its permissions, as it is written again in
-    place. A place is the number of the line for each line of the result.
-    """
+    """Put the lines of the written file in another order, each given by its number there."""
     progress.phase("putting in order", len(places), "lines")
     ascending = staging.scratch / "ascending.jsonl"
     shutil.copyfile(staging.path, ascending)

@@ -132,9 +132,7 @@ class Raw:
         return PrintedRaw(str(self.path), self.format, self.notes, sections)
 
     def hex_rows(self, path: Place, offset: int, count: int) -> list[HexRow]:
-        """Return rows of 16 bytes of a file, from the row that holds byte `offset` on. A file has at most 4,096 rows in
-        one answer.
-        """
+        """Return up to 4,096 rows of 16 bytes of a file, from the row that holds byte `offset` on."""
         file = self._file(path)
         start = max(0, offset) // ROW * ROW
         size = max(0, min(min(count, _MOST_ROWS) * ROW, file.size - start))
@@ -154,10 +152,7 @@ class Raw:
 
 
 def sections(path: PlaceLike, *, format: str | None = None, options: Options = ()) -> Raw:  # noqa: A002
-    """Return the parts of a dataset's files.
-
-    If no format is detected, the parts are the size, the first bytes and the last bytes of the file.
-    """
+    """Return the parts of a dataset's files; without a format, the size, the first and the last bytes."""
     place = registry.of_prefix(place_of(path))
     probe = probe_of(place)
     try:

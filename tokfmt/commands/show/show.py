@@ -210,10 +210,7 @@ def with_tokenizer(
 
 
 def show_origins(asked: SourceRequest, selection: Selection = None, **how: Any) -> Preview:
-    """Show sequences as `show` does, with the origins that the ledger of the dataset lists for each.
-
-    If the ledger is one of samples, samples are shown.
-    """
+    """Show sequences, or samples if the ledger is one of samples, with the origins that the ledger lists."""
     from tokfmt.mix import Ledgers  # imports every module of recipes
 
     (path,) = asked.paths
@@ -612,9 +609,7 @@ class SampleView:
 
 
 def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: str | None = None) -> SampleView:
-    """Open a dataset of samples and read the selected samples. The selection is `5`, `0:10` or `-3:`; without one, it
-    is the first two samples.
-    """
+    """Open a dataset and read the samples `5`, `0:10` or `-3:`, or the first two."""
     handle, path = tokenizer_of(tokenizer), source.paths[0]
     files = find_one(source)
     chosen = files[0].format

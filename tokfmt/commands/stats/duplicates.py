@@ -93,9 +93,7 @@ class Seen:
 
     @staticmethod
     def of(hashes: Fingerprints, positions: Offsets, lengths: Offsets) -> Seen:
-        """Return the rows of sequences that are not empty. `hashes` are their fingerprints, uint64[n, 2], and
-        `positions` where they begin.
-        """
+        """Return the rows of sequences that are not empty, given uint64[n, 2], where they begin, and lengths."""
         many = np.flatnonzero(lengths >= _LONG)
         long = dict(zip(positions[many].tolist(), lengths[many].tolist(), strict=True))
         tags = np.minimum(positions, _FAR).astype(np.uint64) << np.uint64(_LENGTH_BITS)
@@ -111,9 +109,7 @@ class Seen:
         )
 
     def folded(self, *, members: bool = False) -> Seen:
-        """Return the rows of `single` sorted by fingerprint, with one row per group of equal sequences. With `members`,
-        the position of each sequence of a group is kept.
-        """
+        """Return the rows of `single` by fingerprint, one per group of equal sequences, with their members or not."""
         rows = _counted(self.single)
         groups = _grouped(rows)
         several, places = groups.counts > 1, _NO_PLACES
@@ -172,9 +168,7 @@ def too_many(sequences: int, most: int | None = None) -> bool:
 def duplicates_of(
     repeated: Repeats | None, lengths: Table, describe: Callable[[DuplicateGroup], RepeatedSequence]
 ) -> Duplicates | None:
-    """Return the values of a report on repeated sequences; None if they were not counted. Empty sequences are not
-    duplicates.
-    """
+    """Return the values of a report on repeated sequences that are not empty; None if they were not counted."""
     if repeated is None:
         return None
     filled = lengths.total - lengths.count(0)
@@ -189,9 +183,7 @@ def duplicates_of(
 
 
 def repeats(stores: Sequence[Store | None]) -> Repeats | None:
-    """Return the sequences that occur more than once in some datasets together. None if they were not counted for every
-    dataset.
-    """
+    """Return the sequences that occur more than once in all datasets; None if one was not counted."""
     present = [store for store in stores if store is not None]
     if len(present) < len(stores):
         return None
@@ -238,9 +230,7 @@ class Groups:
         return self.members[self.offsets[:-1]]
 
     def numbered(self, numbers: Sequence[Callable[[Offsets], Offsets]]) -> Groups:
-        """Return the groups with the numbers of sequences in place of their positions. For each dataset, a function
-        returns the numbers of sequences at ascending positions.
-        """
+        """Return the groups with the numbers of sequences in place of their positions."""
         renumbered = np.empty(len(self.members), np.int64)
         for dataset, number in enumerate(numbers):
             at = np.flatnonzero(self.datasets == dataset)

@@ -38,9 +38,7 @@ class DrawnAxis:
 
 
 def draw(axis: StatsAxis, count: int, seed: int) -> DrawnAxis | None:
-    """Draw `count` sequences, or about as many from a stream. The result is None if it would be the complete
-    dataset.
-    """
+    """Draw `count` sequences, or about as many from a stream; None if that would be the complete dataset."""
     if axis.is_stream:
         return _from_stream(axis, count, seed)
     info = axis.info

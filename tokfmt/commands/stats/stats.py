@@ -98,10 +98,7 @@ class StatsRequest:
 
 
 def stats(request: StatsRequest, progress: Progress | None = None) -> StatsReport:
-    """Compute the statistics of each dataset, and of all datasets together.
-
-    If one of several datasets cannot be read, it is in the `failures` of the report, which then has no total.
-    """
+    """Compute the statistics of each dataset and of all together; a failure of one of several is reported."""
     watched = progress or Progress()
     request = _checked(request)
 
@@ -179,9 +176,7 @@ def stats_of(
     most_compared: int | None = None,
     keep: Keep | None = None,
 ) -> Statistics:
-    """Compute the statistics of a dataset that is already open, by `open_dataset`. Of more than `most_compared`
-    sequences, duplicates are not counted. `keep` receives the `Lists` of the dataset.
-    """
+    """Compute the statistics of an open dataset, without duplicates above `most_compared` sequences."""
     watched = progress or Progress()
 
     def counted(*, every_end: bool) -> Statistics:

@@ -326,9 +326,7 @@ def _growing(low: int, high: int) -> NDArray[np.int64]:
 
 
 def packing(table: Table, seq_len: int, *, separator: bool) -> Packing:
-    """Return the cost of samples of `seq_len` tokens; see `report.Packing`. With `separator`, each document has one
-    token more.
-    """
+    """Return the cost of samples of `seq_len` tokens, with a `separator` behind each document or without."""
     packed = table.keys.astype(np.int64) + separator
     counts, documents = table.counts, table.total
     stream = round((packed * counts).sum().item())
@@ -365,9 +363,7 @@ def spelling(decoder: Decoder | None) -> Spelling:
 
 
 def ids_of(read_ids: Counts, counts: Counts, vocabulary: TokenizerIds | None, spelled: Spelling) -> Ids:
-    """Return the statistics of the IDs in the sequences. `counts` are those of the complete dataset: equal to
-    `read_ids`, unless it is a sample.
-    """
+    """Return the statistics of the IDs in the sequences that were read, and `counts` of the complete dataset."""
     table = counts.table()
     total = table.total
     most = np.lexsort((table.keys, -table.counts))[:LISTED_TOKENS]

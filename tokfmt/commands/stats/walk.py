@@ -38,10 +38,7 @@ _PENDING = 1 << 16
 
 
 class Loose(NamedTuple):
-    """The interval on the stored axis of a sequence that is read later.
-
-    On an `Indexed` axis the interval includes the separator at the end, which `content` removes.
-    """
+    """The interval on the stored axis of a sequence that is read later, with the separator of an index."""
 
     start: int
     stop: int
@@ -129,9 +126,7 @@ class Tally:
         self._padding += padding
 
     def sequences(self, tokens: Tokens, starts: Offsets, stops: Offsets, base: int) -> None:
-        """Add complete sequences of a window, which is at position `base` of the axis. `starts` and `stops` are indices
-        in it.
-        """
+        """Add complete sequences of a window at position `base` of the axis, given indices in the window."""
         if not len(starts):
             return
         lengths = stops - starts
@@ -156,9 +151,7 @@ class Tally:
         self._begun[span.start] = begun
 
     def add_long(self, start: int, ends: Tokens, length: int, hashed: Fingerprints | None) -> None:
-        """Add one sequence that is too long to be read at once. `ends` are its first and its last ID. Its fingerprint
-        is None if no other sequence has its length.
-        """
+        """Add one sequence that is too long to be read at once, with the first and the last of its IDs."""
         self._pending.append((np.array([length]), ends[:1], ends[1:]))
         if hashed is not None:
             self._seen.append(Seen.of(hashed, np.array([start]), np.array([length])))
@@ -434,9 +427,7 @@ class Streamed:
         return int(self.numbers(np.array([position]), begun)[0])
 
     def numbers(self, positions: Offsets, begun: Mapping[int, int]) -> Offsets:
-        """Return the numbers of sequences that begin at ascending positions, after reading the regions before them. The
-        regions of `begun` cover the stream, and may be in any order, as they finish in any order.
-        """
+        """Return the numbers of sequences that begin at ascending positions, after reading the regions before."""
         numbers = np.zeros(len(positions), np.int64)
         if not len(positions):
             return numbers
