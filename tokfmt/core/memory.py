@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
-from tokfmt.core.reader import Info, Layout, TokenReader, largest_id
+from tokfmt.core.reader import Info, Layout, TokenReader, check_interval, largest_id
 
 
 class MemoryReader(TokenReader):
@@ -20,9 +20,11 @@ class MemoryReader(TokenReader):
         )
 
     def tokens(self, start: int, stop: int) -> Tokens:
+        check_interval(start, stop, len(self.ragged.tokens))
         return self.ragged.tokens[start:stop]
 
     def offsets(self, first: int, last: int) -> Offsets:
+        check_interval(first, last, len(self.ragged), "sequences")
         return self.ragged.offsets[first : last + 1]
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:

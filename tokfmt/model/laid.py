@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
-from tokfmt.core.reader import WINDOW, Axis, ByteOffset, Dtype, check_position, windows
+from tokfmt.core.reader import WINDOW, Axis, ByteOffset, Dtype, check_interval, check_position, windows
 from tokfmt.errors import CorruptError, IncompleteWriteError, OptionError, UnendedError
 from tokfmt.files.place import Place
 from tokfmt.model.axis import Numbers
@@ -114,6 +114,7 @@ class Laid(Axis):
 
     def offsets(self, first: int, last: int, stop: int | None = None) -> Offsets:
         """Return the position of each sequence `first <= i < last` before `stop`, and the end of the last."""
+        check_interval(first, last, self.count, "sequences")
         offsets: Offsets
         if self._even:
             offsets = self.dataset.spans.cuts(first, last) - self._from + self._added * np.arange(first, last + 1)
@@ -228,6 +229,7 @@ class Laid(Axis):
 
     def tokens(self, start: int, stop: int) -> Tokens:
         """Raises UnendedError as `walk` does."""
+        check_interval(start, stop, self.length)
         if start == stop:
             return np.empty(0, self.dtype)
         if self.same_from is not None:

@@ -30,7 +30,7 @@ from tokfmt.core.format import Encoded, Encoder
 from tokfmt.core.loss_mask import TARGET
 from tokfmt.core.output import whole
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of
-from tokfmt.core.reader import U32, Info, Layout, PaddingCounts, TokenReader, largest_id, windows
+from tokfmt.core.reader import U32, Info, Layout, PaddingCounts, TokenReader, check_interval, largest_id, windows
 from tokfmt.core.records import Block, RecordBatch, RecordReader, SkippedRecords
 from tokfmt.errors import TokenRangeError, UnsafeError, UnsupportedError
 from tokfmt.files.file import File
@@ -481,6 +481,7 @@ class ShardReader(TokenReader):
         return reduce(operator.add, (shard.chats for shard in self.shards), ChatCounts())
 
     def tokens(self, start: int, stop: int) -> Tokens:
+        check_interval(start, stop, self.info.tokens)
         out = np.empty(stop - start, np.uint32)
         self._read(self._files, start, stop, out)
         return out
@@ -522,6 +523,7 @@ class ShardReader(TokenReader):
                             room[a:b] = held[at : at + b - a]
 
     def offsets(self, first: int, last: int) -> Offsets:
+        check_interval(first, last, self.info.sequences, "sequences")
         return self._offsets[first : last + 1]
 
     def close(self) -> None:
