@@ -9,6 +9,9 @@ from pathlib import Path
 
 import forkserver
 import numpy as np
+import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
 import pytest
 import registered
 from amount import pairs
@@ -18,10 +21,9 @@ from made_corpora import prose
 from paths import FIXTURES, TOKENIZER
 
 import tokfmt
-from tokfmt.errors import CorruptError, DetectionError, OptionError
+from tokfmt.errors import CorruptError, DetectionError, FormatError, OptionError
 
 VALUES = {
-    ("jsonl", "text_field"): ("body.text", "content"),
     ("jsonl", "ids_field"): ("tokens", "a.b"),
     ("modalities", "layout"): ("A", "D"),
     ("modalities", "width"): ("2", "4"),
@@ -101,6 +103,46 @@ def test_text_is_found_in_the_field_it_was_written_to(blocks, tmp_path, field):
     )
     assert tokfmt.stats(out).datasets[0].sequences == 40
     assert tokfmt.check(out, deep=True)[0].findings == []
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+@pytest.mark.parametrize(
+    ("options", "words"), [({"text_field": "body"}, {}), ({"ids_field": "tokens"}, {"tokenizer": str(TOKENIZER)})]
+)
+def test_an_option_of_what_is_not_written_is_refused(blocks, tmp_path, options, words, dry_run):
+    with pytest.raises(OptionError) as caught:
+        tokfmt.convert(blocks[0], tmp_path / "out.jsonl", to_options=options, dry_run=dry_run, **words)
+    assert (caught.value.name, (tmp_path / "out.jsonl").exists()) == (next(iter(options)), False)
+
+
+BOTH = {"input_ids": [1, 2], "tokens": [3], "text": "a", "body": "b"}
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet", "arrow"])
+def test_a_field_that_an_option_names_is_read_whatever_else_is_there(tmp_path, suffix):
+    path, ids = tmp_path / f"x.{suffix}", "ids_field" if suffix == "jsonl" else "column"
+    if suffix == "jsonl":
+        path.write_text(json.dumps(BOTH) + "\n")
+    else:
+        table = pa.table({name: [value] for name, value in BOTH.items()})
+        (pq.write_table if suffix == "parquet" else feather.write_feather)(table, path)
+    for name in ("text", "body"):
+        with tokfmt.open(path, text_field=name, tokenizer=str(TOKENIZER)) as dataset:
+            assert dataset.text(0) == BOTH[name]
+    for name in ("input_ids", "tokens"):
+        with tokfmt.open(path, options={ids: name}) as dataset:
+            assert dataset[0].tolist() == BOTH[name]
+    for options in ({"text_field": "nothere"}, {ids: "nothere"}, {"text_field": ""}, {ids: ""}):
+        with pytest.raises((OptionError, FormatError)):
+            tokfmt.open(path, options=options)[0]
+
+
+def test_an_option_without_effect_is_named(blocks, tmp_path):
+    (tmp_path / "x.jsonl").write_text('{"text": "a"}\n')
+    with tokfmt.open(tmp_path / "x.jsonl", bos=1, tokenizer=str(TOKENIZER)) as dataset:
+        assert any("bos" in note and "no effect" in note for note in dataset.notes)
+    with tokfmt.open(blocks[0], text_field="body") as dataset:
+        assert any("text" in note and "no effect" in note for note in dataset.notes)
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
@@ -267,7 +309,7 @@ def shared(format_):
 
 def test_every_shared_option_has_a_case():
     there = {(format_.name, name) for format_ in registered.list_formats() for name in shared(format_)}
-    assert {*VALUES, ("megatron", "dtype")} == there
+    assert {*VALUES, ("megatron", "dtype"), ("jsonl", "text_field")} == there
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ def parse_options(kind: type[T], pairs: Iterable[str] | Mapping[str, object], ow
 
 def _typed(text: str, kinds: Sequence[Any]) -> object:
     """Return the value that a word of the command line stands for, for a field of some kinds."""
-    if type(None) in kinds and text.lower() in ("none", "auto", ""):
+    if type(None) in kinds and text.lower() in ("none", "auto"):
         return None
     if bool in kinds:
         return _TRUTH.get(text.lower(), text)

@@ -322,6 +322,10 @@ def _notes(
 ) -> Iterator[str]:
     """Yield the notes on what the format found, on files that are not read, and on what a manifest states was lost."""
     yield from (*info.inferred, *info.notes)
+    if info.is_text and isinstance(request.bos, int):
+        yield "holds text, on which --bos has no effect"
+    if not info.is_text and request.text_field is not None:
+        yield "holds token IDs, on which --text-field has no effect"
     if len(files) > 1:
         yield from notes_on_shards([one.path for one in files])
         yield from notes_on_splits([one.path for one in files], titled=files[0].format.names_are_titles)

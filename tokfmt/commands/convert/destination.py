@@ -140,7 +140,14 @@ def choose_contents(request: Request, inputs: Inputs, destination: Destination) 
     if not of_text and {request.source.eos, request.to_eos, request.to_bos} - {None, "none"}:
         copies = False  # the IDs of a line may change
     writes_text = "text_field" in option_names(destination.format.write_options)
-    return replace(destination, copies_lines=copies, decodes=tokenizer is not None and writes_text and not of_text)
+    decodes = tokenizer is not None and writes_text and not of_text
+    kind, unused = ("text", "ids_field") if decodes or (copies and of_text) else ("ids", "text_field")
+    if writes_text and unused in {name.replace("-", "_") for name in destination.given}:
+        what = "text" if kind == "text" else "token IDs"
+        raise OptionError(
+            f"--to-opt {unused}: {what} is written. --to-opt {kind}_field=NAME names its field", name=unused
+        )
+    return replace(destination, copies_lines=copies, decodes=decodes)
 
 
 def with_rows(destination: Destination, source: Source, request: Request) -> Destination:

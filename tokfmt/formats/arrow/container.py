@@ -1074,12 +1074,13 @@ def chosen(container: Container, options: ReadOptions) -> Column:
     schema = container.schema
     every = {name: kind_of(typed(schema, name)) for name in schema.names}
     listed = printable(", ".join(f"{name}: {schema.field(k).type}" for k, name in enumerate(schema.names[:20])))
-    if name := options.text_field or options.column:
+    asked_text = options.text_field is not None
+    if (name := options.text_field if asked_text else options.column) is not None:
         kind = kind_of(typed(schema, name))
         if kind == _CHATS:
             return Column(TEXT, name, chats=True)
-        if not kind or (options.text_field and kind != TEXT):
-            what = f'column "{printable(name)}" holds {"no text" if options.text_field else "neither IDs nor text"}'
+        if not kind or (asked_text and kind != TEXT):
+            what = f'column "{printable(name)}" holds {"no text" if asked_text else "neither IDs nor text"}'
             raise UnsupportedError(container.path, what, found=listed)
         return _of_ids(container, name, every, options) if kind == "ids" else Column(kind, name)
     for name in IDS:

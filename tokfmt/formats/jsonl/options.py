@@ -16,9 +16,13 @@ MAX_LINE = 1 << 28
 class ReadOptions:
     """Options for reading JSON lines."""
 
-    text_field: str = option("text", "field of the text: a name, or a path such as .meta.text or messages.0.content")
-    ids_field: str = option("input_ids", "field of the token IDs: a name, or a dotted path")
-    kind: Literal["auto", "text", "ids"] = option("auto", "content of records; auto: as in the first record")
+    text_field: str | None = option(
+        None, "field of the text: a name, or a path such as .meta.text or messages.0.content; auto: text"
+    )
+    ids_field: str | None = option(None, "field of the token IDs: a name, or a dotted path; auto: input_ids")
+    kind: Literal["auto", "text", "ids"] = option(
+        "auto", "content of records; auto: of the field that an option names, or as in the first record"
+    )
     index: Literal["auto", "trust", "none"] = option(
         "auto",
         "X.idx beside X.jsonl; auto: must list every line; trust: may leave lines out; none: not read",

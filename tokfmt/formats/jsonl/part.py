@@ -214,6 +214,7 @@ class Part:
         return None if beyond else record
 
 
+_USUAL: Mapping[Kind, str] = {"text": "text", "ids": "input_ids"}
 _BOTH = 'records have both "{1}" and "{0}": read as IDs; --from-opt kind=text reads "{0}"'
 
 
@@ -256,7 +257,10 @@ def first_record(parts: Iterable[Part], options: ReadOptions, *, is_lenient: boo
         is_lenient: Lines that are not records are left out.
         collects: See `Hints.collect_invalid`.
     """
-    keys = {"text": dotted(options.text_field, "text_field"), "ids": dotted(options.ids_field, "ids_field")}
+    given = {"text": options.text_field, "ids": options.ids_field}
+    named = [kind for kind, field in given.items() if field is not None]
+    paths = {kind: usual if (field := given[kind]) is None else field for kind, usual in _USUAL.items()}
+    keys: Mapping[str, tuple[str, ...]] = {kind: dotted(field, f"{kind}_field") for kind, field in paths.items()}
     stated, kind = None if options.kind == "auto" else options.kind, "ids" if options.kind == "auto" else options.kind
     texts = Parser("text", keys["text"], others=True)
     for lines in chain.from_iterable(part.lines() for part in parts) if stated != "text" else ():
@@ -265,16 +269,17 @@ def first_record(parts: Iterable[Part], options: ReadOptions, *, is_lenient: boo
             document = load(line)
             value = document.value if isinstance(document, Document) else None
             fields = tuple(value) if isinstance(value, dict) else ()
-            if stated is None and (chats := _chats_of(value, keys)) is not None:
+            if stated is None and named != ["ids"] and (chats := _chats_of(value, keys)) is not None:
                 return chats._replace(fields=fields)
-            if stated is None and (first := _first_list(value, keys)):
+            if stated is None and not named and (first := _first_list(value, keys)):
                 return _of_ids(value, (first,), (), options, SECOND[first])._replace(fields=fields)
             text = document if isinstance(document, Fault) else texts.extract(value)
-            shown = _kind_of(value_at(value, keys["ids"]), text)
+            shown = named[0] if len(named) == 1 else _kind_of(value_at(value, keys["ids"]), text)
             if stated is None and shown == "text":
                 return First("text", keys["text"], fields=fields)
             if shown == "ids" if stated is None else isinstance(value, dict):
-                both = (_BOTH.format(*map(shown_path, keys.values())),) * (isinstance(text, str) and stated is None)
+                is_chosen = stated is not None or "ids" in named
+                both = (_BOTH.format(*map(shown_path, keys.values())),) * (isinstance(text, str) and not is_chosen)
                 return _of_ids(value, keys["ids"], both, options)._replace(fields=fields)
             if not is_lenient and stated is None and isinstance(text, Fault) and not faults:
                 faults.append(line_error(lines, index, text))
