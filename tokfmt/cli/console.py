@@ -46,7 +46,7 @@ def note(text: object, place: str = "") -> None:
 
 
 def document(name: str, report: object) -> None:
-    """Print a dataclass as the JSON document `tokfmt.NAME/1` of a command; `cli.schema` has its schema."""
+    """Print a dataclass or a mapping as the JSON document `tokfmt.NAME/1` of a command; `cli.schema` has its schema."""
     import json  # imported here to keep --help fast
 
     click.echo(json.dumps({"schema": f"tokfmt.{name}/1", **plain(report), **transferred()}, indent=2))

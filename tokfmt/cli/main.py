@@ -290,12 +290,12 @@ def _fail(message: str, code: int, words: list[str], facts: Mapping[str, Any]) -
     line = printable(" ".join(message.split()))
     click.echo(f"tokfmt: error: {line}", err=True)
     if console.wants_json(words):
-        import json
-
         error = {"message": line, "exit_code": code, **facts}
         try:
-            whole = json.dumps({"schema": "tokfmt.error/1", "error": error}, default=str)
-            click.echo(console.ending({"error": error}) or whole)
+            if end := console.ending({"error": error}):
+                click.echo(end)
+            else:
+                console.document("error", {"error": error})
         except (console.ReaderGone, console.StdoutError):  # stderr has the line already
             console.silence()
     return code

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tokfmt.cli.console import Watcher, annotate, note, terminal, transferred
+from tokfmt.cli.console import Watcher, annotate, document, note, terminal
 from tokfmt.cli.parameters import (
     PLACE,
     Command,
@@ -238,7 +237,7 @@ def _print(
     A quiet run that compares with expectations or a baseline prints problems only.
     """
     if as_json:
-        click.echo(json.dumps({**report.as_json(), **transferred()}, indent=2))
+        document("stats", report.as_json())
     elif report.datasets and not (quiet and (held or problems)):
         _table(report, quiet=quiet)
     for _, message, where in problems:
