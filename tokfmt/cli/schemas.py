@@ -53,7 +53,7 @@ _DOCUMENTS: Mapping[str, _Printed] = {
 
 
 class ErrorFacts(TypedDict):
-    """An error, and the facts of its type, such as path, offset, expected, found and remedy.
+    """An error, and the facts of its type.
 
     Attributes:
         message: The line that is printed on stderr.

@@ -54,10 +54,15 @@ Step = Literal["changed", "only_in_a", "only_in_b", "moved", "arrived", "swapped
 
 @dataclass(frozen=True, slots=True)
 class Surplus:
-    """The sequences that one side has more often than the other."""
+    """The sequences that one side has more often than the other.
 
-    count: int  # additional sequences
-    examples: tuple[int, ...]  # numbers of some of them, ascending
+    Attributes:
+        count: The number of additional sequences.
+        examples: The numbers of some of them, ascending.
+    """
+
+    count: int
+    examples: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -236,7 +236,8 @@ class Conversion:
         sequences: Number of sequences in the destination; None before text is tokenized.
         tokens: Number of tokens in the destination, without separators; None before text is tokenized.
         max_id: Largest token ID written, a stored separator included; None if it is not known.
-        separator: The ID (`eos_id`), where it is known from (`from`), and whether it was inferred (`inferred`).
+        separator: The ID (`eos_id`), its origin (`from`), how many of the sequences that were looked at end with it, in
+            words (`seen`), and whether it was inferred (`inferred`).
         separators: Number of sequences whose separator was kept (`kept`), replaced by another ID (`replaced`), added
             (`added`) or dropped (`dropped`), or which had and got none (`bare`). The sum is the number of sequences.
             None before they are written, and if the destination holds lines, or samples of a recipe as they are.

@@ -60,8 +60,10 @@ class Histogram:
 class Lengths:
     """The lengths of sequences, empty ones included. All values are exact, and None without sequences.
 
-    A percentile pN is the smallest length that at least N % of the sequences do not exceed (nearest rank), so it is
-    always a length that occurs.
+    Attributes:
+        unit: "tokens", or "characters" of text that is not tokenized.
+        p1, p5, p25, p50, p75, p95, p99: The smallest length that at least so many percent of the sequences do not
+            exceed (nearest rank), so it is always a length that occurs.
     """
 
     unit: str
@@ -80,7 +82,11 @@ class Lengths:
 
 @dataclass(frozen=True, slots=True)
 class Id:
-    """A token ID, its count, its share of all tokens, and its text (None without a tokenizer)."""
+    """A token ID, its count, and its share of all tokens.
+
+    Attributes:
+        text: Its text; None without a tokenizer.
+    """
 
     id: int
     count: int
