@@ -159,7 +159,7 @@ def result_of(request: Request, inputs: Inputs, destination: Destination, writte
         splits={} if arrangement.shares is None else _splits_of(counts),
         recipe=None if destination.rows is None else destination.rows.fingerprint,
         labels=None if destination.rows is None else destination.rows.labels_from,
-        prepared=cast("list[PreparedSource]", written.report),
+        prepared=cast("list[PreparedSource]", list(written.report)),
         padded=written.padded,
         partial=[source.partial.facts() for source in inputs.sources if source.partial is not None],
     )
