@@ -279,14 +279,14 @@ def _estimate(done: Any) -> list[str]:
     found = done.plan.get("estimate")
     if found is None:
         return []
-    about = "" if found.is_exact else "about "
+    about = "" if found["is_exact"] else "about "
     parts = [
-        f"{about}{counted(found.tokens, 'token')} in {counted(found.sequences, 'sequence')}",
-        f"{human_bytes(found.size_bytes)} in {printable(done.destination)}",
-        *([f"{human_bytes(found.scratch_bytes)} of scratch"] if found.scratch_bytes else []),
-        f"{human_time(found.cpu_seconds / done.plan['jobs'])} with -j {done.plan['jobs']}",
+        f"{about}{counted(found['tokens'], 'token')} in {counted(found['sequences'], 'sequence')}",
+        f"{human_bytes(found['size_bytes'])} in {printable(done.destination)}",
+        *([f"{human_bytes(found['scratch_bytes'])} of scratch"] if found["scratch_bytes"] else []),
+        f"{human_time(found['cpu_seconds'] / done.plan['jobs'])} with -j {done.plan['jobs']}",
     ]
-    origin = f"from {human_bytes(found.read_bytes)} in {counted(found.places, 'place')}"
+    origin = f"from {human_bytes(found['read_bytes'])} in {counted(found['places'], 'place')}"
     return [f"estimate     {', '.join(parts)} ({origin})"]
 
 

@@ -137,14 +137,14 @@ class _Trial:
         totals = (sum(one.sequences or 0 for one in written.portions), sum(one.tokens or 0 for one in written.portions))
         sequences, tokens = self.counts or (round(totals[0] / share), round(totals[1] / share))
         return Estimate(
-            sequences,
-            tokens,
-            self.counts is not None or share >= 1,
-            round(built / share),
-            round(scratch / share),
-            seconds / share,
-            self.read(),
-            self.places,
+            sequences=sequences,
+            tokens=tokens,
+            is_exact=self.counts is not None or share >= 1,
+            size_bytes=round(built / share),
+            scratch_bytes=round(scratch / share),
+            cpu_seconds=seconds / share,
+            read_bytes=self.read(),
+            places=self.places,
         )
 
 

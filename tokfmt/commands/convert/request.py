@@ -135,8 +135,7 @@ class ConvertedLead(TypedDict):
     stored: Literal["before", "none"] | None
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(TypedDict):
     """What a conversion takes.
 
     Attributes:
