@@ -316,4 +316,5 @@ def dataset_of_recipe(reader: TokenReader | TextRecipe, notes: tuple[str, ...], 
     notes = tuple(note for note in notes if note not in inferred)
     if isinstance(reader, Samples):
         return Recipe(reader, inferred=inferred, notes=notes, origin=origin)
-    return Dataset(reader, "recipe", inferred=inferred, notes=notes, origin=origin)
+    name = origin[0].format.name if origin and origin[0].format.is_computed else "recipe"
+    return Dataset(reader, name, inferred=inferred, notes=notes, origin=origin)

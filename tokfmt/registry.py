@@ -55,6 +55,7 @@ BUILT_IN = (
     ("olmo", "olmo:FORMAT", Signature((".npy",))),
     ("parquet", "arrow:PARQUET", Signature((".parquet", ".pq"), starts=(b"PAR1",))),
     ("recipe", "tokfmt.mix.format:FORMAT", Signature(words=(b"tokfmt",))),
+    ("run", "tokfmt.runs.format:FORMAT", Signature(words=(b"[run]", b"[ run ]"))),
     ("text", "text:FORMAT", Signature((".txt", ".text", ".md", ".markdown", ".rst"))),
     # field 1 of an Example, after the length
     ("tfrecord", "tfrecord:FORMAT", Signature((".tfrec",), starts=(b"\n",), at=(12,))),

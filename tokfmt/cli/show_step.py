@@ -86,7 +86,7 @@ def _print(found: Step, how: Printing, limit: int, *, terminal: bool) -> None:
 
 def _as_json(drawn: StepSample) -> Iterator[str]:
     """Yield a sample as a JSON object, part by part."""
-    facts = {"sample": drawn.sample, "rank": drawn.rank, "drawn_from": drawn.drawn_from or None}
+    facts = {"sample": drawn.sample, "number": drawn.number, "rank": drawn.rank, "drawn_from": drawn.drawn_from or None}
     yield json.dumps({**facts, "epoch": drawn.epoch, "padding": drawn.padding})[:-1] + ', "parts": ['
     for number, part in enumerate(drawn.parts):
         yield (", " if number else "") + json.dumps({**plain(part), "ids": part.ids.tolist()})
@@ -94,7 +94,8 @@ def _as_json(drawn: StepSample) -> Iterator[str]:
 
 
 def _heading(found: Step) -> str:
-    what = f"{printable(found.path)}: recipe: {counted(found.samples, 'sample')} of {counted(found.seq_len, 'token')}"
+    kind = "recipe" if found.framework is None else f"run of {found.framework}"
+    what = f"{printable(found.path)}: {kind}: {counted(found.samples, 'sample')} of {counted(found.seq_len, 'token')}"
     if found.step is None:
         return what
     which = "all" if found.rank is None else f"rank {found.rank} of"
@@ -105,7 +106,9 @@ def _heading(found: Step) -> str:
 
 
 def _title(drawn: StepSample, *, of_several: bool) -> str:
-    facts = [f"rank {drawn.rank}"] if of_several else []
+    facts = [f"rank {drawn.rank}"] if of_several and drawn.rank is not None else []
+    if drawn.number not in (None, drawn.sample):
+        facts.append(f"number {drawn.number:,} of the dataset")
     if drawn.drawn_from:
         facts.append(f"drawn from {drawn.drawn_from}")
     if drawn.epoch:

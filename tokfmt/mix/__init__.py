@@ -31,13 +31,16 @@ if TYPE_CHECKING:
     from tokfmt.mix.draft import TextRecipe
     from tokfmt.mix.fields import Ids, check_fields
     from tokfmt.mix.language import (
+        RECIPE_VERSION,
         RecipeFile,
         entries_of,
         entries_of_blend,
         in_toml,
         is_recipe,
+        is_run,
         parse_recipe,
         read_recipe,
+        read_table,
     )
     from tokfmt.mix.ledger import (
         Ledgers,
@@ -61,7 +64,8 @@ _NAMES = {
     "draft": ("TextRecipe",),
     "fields": ("Ids", "check_fields"),
     "language": (
-        "RecipeFile", "entries_of", "entries_of_blend", "in_toml", "is_recipe", "parse_recipe", "read_recipe",
+        "RECIPE_VERSION", "RecipeFile", "entries_of", "entries_of_blend", "in_toml", "is_recipe", "is_run",
+        "parse_recipe", "read_recipe", "read_table",
     ),
     "ledger": (
         "Ledgers", "Origin", "compare_ledger", "ledger_files", "listed_request", "read_ledger", "write_ledger",

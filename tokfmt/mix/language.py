@@ -35,7 +35,7 @@ from tokfmt.files.place import LocalPlace, Place, is_address, place_of
 from tokfmt.text.filter_rules import FilterRules
 from tokfmt.wording import grouped, printable
 
-VERSION = 1
+VERSION = RECIPE_VERSION = 1
 LONGEST = 1 << 24
 """The maximum length of a sample in tokens."""
 
@@ -48,6 +48,7 @@ _LONG_KEY = re.compile(
     rb"""(?<![\w"'-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){64}"""
 )  # the time that tomllib takes grows with the square of the number of parts
 _WORD = re.compile(r"(?:(?P<name>[\w.-]+)=)?(?P<path>.+?)(?::(?P<weight>[0-9][0-9_.eE+-]*))?", re.DOTALL)
+_RUN = re.compile(rb"^[ \t]*\[[ \t]*run[ \t]*\]", re.MULTILINE)
 _SOURCE = re.compile(rb"^[ \t]*\[\[[ \t]*source[ \t]*\]\]", re.MULTILINE)
 
 
@@ -136,6 +137,8 @@ class RecipeFile:
 
 def is_recipe(head: bytes, *, toml: bool) -> bool:
     """Return True if the beginning of a file, or its version alone in a .toml, is that of a recipe."""
+    if is_run(head, toml=toml):
+        return False
     if b"tokfmt" not in head or not (toml or b"source" in head):  # the patterns take a millisecond without a match
         return False
     if toml and _SOURCE.search(head) is not None and _VERSION.search(head) is not None:
@@ -144,8 +147,18 @@ def is_recipe(head: bytes, *, toml: bool) -> bool:
     return signed and (toml or _KEY.match(head) is not None)  # not a text that quotes a recipe
 
 
+def is_run(head: bytes, *, toml: bool) -> bool:
+    """Return True if the beginning of a file is that of the description of a run, which `tokfmt.runs` reads."""
+    return toml and b"tokfmt" in head and _RUN.search(head) is not None
+
+
 def read_recipe(path: Place) -> RecipeFile:
     """Read a recipe."""
+    return parse_recipe(read_table(path), path)
+
+
+def read_table(path: Place) -> dict[str, Any]:
+    """Return the TOML of a recipe, or of the description of a run, which states its version."""
     file = open_file(path)
     try:
         if file.size > LARGEST_FILE:
@@ -161,7 +174,7 @@ def read_recipe(path: Place) -> RecipeFile:
         raise FormatError(path, f"is not TOML: {printable(error)}", remedy="See https://toml.io") from error
     if "tokfmt" not in table:
         raise FormatError(path, "does not state its version", remedy=f"Begin it with tokfmt = {VERSION}")
-    return parse_recipe(table, path)
+    return table
 
 
 def parse_recipe(table: Mapping[str, Any], where: Place) -> RecipeFile:

@@ -85,10 +85,10 @@ class Inputs:
 def find_files(request: Request, opened: OpenedSources | None, listing: Listing) -> FoundFiles:
     """Find the datasets that a request names. Their places carry the listing."""
     named = files_of_sources(opened[0], listing) if opened else find_sources(request.source, listing=listing)
-    if any(one.format.is_computed for one in named):
+    if any(one.format.name == "recipe" for one in named):
         from tokfmt.mix import named_by  # only recipes need what it imports
 
-        named = [one._replace(named=named_by(one.path)) if one.format.is_computed else one for one in named]
+        named = [one._replace(named=named_by(one.path)) if one.format.name == "recipe" else one for one in named]
     return FoundFiles(named, tuple(one for dataset in named for one in dataset.all()))
 
 

@@ -1,4 +1,4 @@
-"""Show the samples of a training step of a recipe (`tokfmt show --step`): their parts, with file and text.
+"""Show the samples of a training step of a recipe or a run (`tokfmt show --step`): their parts, with file and text.
 
 If a source is a recipe, its samples and documents are resolved down to the datasets that store them.
 """
@@ -12,10 +12,12 @@ from typing import NotRequired, TypedDict
 
 import numpy as np
 
+from tokfmt.base.options import given_options
 from tokfmt.commands.search.search import Spelling
 from tokfmt.commands.show.show import Decoding, with_tokenizer
 from tokfmt.core.ragged import Tokens
 from tokfmt.errors import OptionError
+from tokfmt.files.place import place_of
 from tokfmt.mix import (
     Ledgers,
     Origin,
@@ -27,6 +29,8 @@ from tokfmt.mix import (
     stored_sequence,
     traced,
 )
+from tokfmt.runs.reader import Part, RunReader
+from tokfmt.source.discover import format_of
 from tokfmt.source.open import open_dataset
 from tokfmt.source.request import EosChoice, Options, SourceRequest
 from tokfmt.source.stored import tokenizer_of
@@ -63,10 +67,11 @@ class StepPart:
 
 @dataclass(frozen=True, slots=True)
 class StepSample:
-    """One sample of a recipe.
+    """One sample of a recipe or a run.
 
     Attributes:
-        sample: The number of the sample in the recipe.
+        sample: The number of the sample in the recipe; of a run, the k-th that it read over all ranks.
+        number: Of a run, the number of the sample in the dataset of the framework; None of a recipe.
         rank: The rank that reads it in this step; None if one sample was requested.
         drawn_from: The source that the sample is drawn from by weight; "" if the recipe joins all sources to one list.
         epoch: The pass over that source, from 0.
@@ -75,6 +80,7 @@ class StepSample:
     """
 
     sample: int
+    number: int | None
     rank: int | None
     drawn_from: str
     epoch: int
@@ -126,11 +132,12 @@ class PrintedStepSample(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The samples of a training step, or one sample, of a recipe.
+    """The samples of a training step, or one sample, of a recipe or a run.
 
     Attributes:
-        path: The path of the recipe.
-        fingerprint: The fingerprint of the recipe and its sources.
+        path: The path of the recipe or the run.
+        framework: The framework of a run; None of a recipe.
+        fingerprint: The fingerprint of the recipe and its sources; None of a run.
         seq_len: The length of a sample in tokens.
         samples: The number of samples of the recipe.
         step: The step; None if one sample was requested.
@@ -144,7 +151,8 @@ class Step:
     """
 
     path: str
-    fingerprint: str
+    framework: str | None
+    fingerprint: str | None
     seq_len: int
     samples: int
     step: int | None
@@ -165,7 +173,7 @@ def show_step(
     batch_size: int | None = None,
     sample: int | None = None,
     rank: int | None = None,
-    world_size: int = 1,
+    world_size: int | None = None,
     tokenizer: str | None = None,
     format: str | None = None,  # noqa: A002 - the word users know
     options: Options = (),
@@ -177,44 +185,114 @@ def show_step(
     """Open a recipe and find the parts of the samples of a step, or of one sample. A negative sample number counts from
     the end. A recipe refuses a lead. With `only_ids`, the tokenizer of manifests is not loaded.
     """
-    if (sample is None) == (step is None) or (step is None) != (batch_size is None):
+    given = dict(given_options(options))
+    if format_of(place_of(path), format).name == "run":
+        given |= {name: str(value) for name, value in (("batch_size", batch_size), ("world_size", world_size)) if value}
+    if (sample is None) == (step is None):
         raise OptionError("no samples are selected. Add --sample K, or --step S with --batch-size B")
     handle = tokenizer_of(tokenizer)
-    request = SourceRequest.of(path, format, eos, options, allow_loss=allow_loss, bos=bos)
+    request = SourceRequest.of(path, format, eos, given, allow_loss=allow_loss, bos=bos)
     source = open_dataset(request)
     reader = source.reader
     if isinstance(reader, TextRecipe):
         raise reader.unprepared()
-    if not isinstance(reader, Samples):
+    if not isinstance(reader, (Samples, RunReader)):
         raise OptionError(
             f"{printable(path)}: is not a recipe of samples, so it has no steps. `tokfmt recipe --seq-len N` writes one"
         )
-    if step is not None and batch_size is not None:
-        ranks: Sequence[int | None] = range(world_size) if rank is None else [rank]
-        drawn = [(k, where) for k in ranks for where in reader.where_at(step, batch_size, k or 0, world_size)]
-    else:
-        number = sample or 0
-        if not -len(reader) <= number < len(reader):
-            raise OptionError(f"--sample {number}: {printable(path)} has samples 0 to {len(reader) - 1:,}")
-        drawn = [(None, reader.where(number))]
     if not only_ids:
         source, handle = with_tokenizer(source, request, handle)
     decoder = handle.decoder() if handle is not None else None
-    decoding, ledgers = Decoding(None, decoder, Spelling(decoder) if decoder is not None else None), Ledgers()
+    decoding = Decoding(None, decoder, Spelling(decoder) if decoder is not None else None)
+    if isinstance(reader, RunReader):
+        shown = _of_run(reader, step, rank, sample, decoding)
+        world_size, size = reader.order.world_size, reader.order.batches
+        batch_size = None if step is None else size.samples_of(step)[1] - size.samples_of(step)[0]
+    else:
+        shown = _of_recipe(path, reader, step, batch_size, rank, world_size or 1, sample, decoding)
+    numbers = [one.sample for one in shown]
     return Step(
         str(path),
-        reader.fingerprint,
+        reader.order.framework if isinstance(reader, RunReader) else None,
+        None if isinstance(reader, RunReader) else reader.fingerprint,
         reader.seq_len,
-        len(reader),
+        reader.count,
         step,
         batch_size,
         rank,
-        world_size,
-        drawn[0][1].sample,
-        drawn[-1][1].sample + 1,
+        world_size or 1,
+        min(numbers),
+        max(numbers) + 1,
         source.notes,
         decoder is not None,
-        (_drawn(reader, k, where, decoding, ledgers) for k, where in drawn),
+        iter(shown),
+    )
+
+
+def _of_recipe(
+    path: str | os.PathLike[str],
+    reader: Samples,
+    step: int | None,
+    batch_size: int | None,
+    rank: int | None,
+    world_size: int,
+    sample: int | None,
+    decoding: Decoding,
+) -> list[StepSample]:
+    """Return the samples of a step of a recipe, or one sample. Their parts are read when they are iterated."""
+    ledgers = Ledgers()
+    if step is None:
+        number = sample or 0
+        if not -len(reader) <= number < len(reader):
+            raise OptionError(f"--sample {number}: {printable(path)} has samples 0 to {len(reader) - 1:,}")
+        return [_drawn(reader, None, reader.where(number), decoding, ledgers)]
+    if batch_size is None:
+        raise OptionError("a recipe does not state the size of a step. Add --batch-size B", name="batch_size")
+    return [
+        _drawn(reader, k, where, decoding, ledgers)
+        for k in (range(world_size) if rank is None else [rank])
+        for where in reader.where_at(step, batch_size, k or 0, world_size)
+    ]
+
+
+def _of_run(
+    reader: RunReader, step: int | None, rank: int | None, sample: int | None, decoding: Decoding
+) -> list[StepSample]:
+    """Return the samples of a step of a run, or one sample. Their parts are read when they are iterated."""
+    if step is not None:
+        taken: Sequence[tuple[int, int | None]] = reader.taken(step, rank)
+    else:
+        number = sample or 0
+        number += reader.count if number < 0 else 0
+        if not reader.order.first <= number < reader.count:
+            there = f"samples {reader.order.first:,} to {reader.count - 1:,}"
+            raise OptionError(f"--sample {number}: this stretch of the run read {there}")
+        taken = [(number, None)]
+    return [_read(reader, number, one, decoding) for number, one in taken]
+
+
+def _read(reader: RunReader, sample: int, rank: int | None, decoding: Decoding) -> StepSample:
+    parts = reader.parts(sample)
+    length = sum(part.stop - part.start for part in parts)
+    shown = (_part_of_run(reader, part, decoding) for part in parts)
+    return StepSample(sample, reader.numbered(sample), rank, "", 0, max(0, reader.seq_len - length), shown)
+
+
+def _part_of_run(reader: RunReader, part: Part, decoding: Decoding) -> StepPart:
+    source, axis = reader.order.sources[part.source], reader.datasets[part.source].axis
+    ids = axis.tokens(part.at, part.at + part.stop - part.start)
+    located = axis.locate(part.at)
+    return StepPart(
+        source.name,
+        shortest(located.path if located is not None else source.paths[0]),
+        part.sequence,
+        part.sequence,
+        part.start,
+        part.stop,
+        part.length,
+        ids,
+        decoding.spelled(ids).decode("utf-8", "backslashreplace") if decoding.decoder is not None else None,
+        (),
     )
 
 
@@ -223,6 +301,7 @@ def _drawn(reader: Samples, rank: int | None, where: Where, decoding: Decoding, 
     length = sum(part.span.stop - part.span.start for part in spans)
     return StepSample(
         where.sample,
+        None,
         rank,
         where.source,
         where.epoch,

@@ -1,0 +1,1 @@
+"""The samples that a training run of another framework read, in its order, as a dataset."""

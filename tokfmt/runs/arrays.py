@@ -1,0 +1,170 @@
+"""Integers of order files, read where they are asked for, and orders that are built again and held.
+
+An order may have 10^9 entries: nothing here reads a whole file unless it is searched, in windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core.reader import windows
+from tokfmt.errors import CorruptError
+from tokfmt.files.file import File, open_file
+from tokfmt.files.place import Place
+from tokfmt.formats.npy import header_of
+
+Numbers = NDArray[np.int64]
+WINDOW = 1 << 22
+"""Entries that a search holds at once."""
+_NEAR = 1 << 12  # Entries between two that are asked for, which take less time to read than another read does.
+
+
+class Integers(Protocol):
+    """An array of integers, or of rows of two."""
+
+    def __len__(self) -> int: ...
+
+    def read(self, first: int, last: int) -> Numbers:
+        """Return the entries `first <= i < last`."""
+
+    def take(self, numbers: Numbers) -> Numbers:
+        """Return the entries with these numbers, in this order."""
+
+
+class Held:
+    """An array in memory."""
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self.array = array
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def read(self, first: int, last: int) -> Numbers:
+        return self.array[first:last].astype(np.int64, copy=False)
+
+    def take(self, numbers: Numbers) -> Numbers:
+        return self.array[numbers].astype(np.int64, copy=False)
+
+
+class Stored:
+    """The integers of a file. Entries are bounded where they are read: `most` is the largest that can be right."""
+
+    def __init__(self, file: File, begin: int, dtype: np.dtype[Any], count: int, width: int = 1) -> None:
+        self.file, self.begin, self.dtype, self.count, self.width = file, begin, dtype, count, width
+        self.most: int | None = None
+        if begin + count * width * dtype.itemsize != file.size:
+            raise CorruptError(
+                file.path,
+                "has another size than its entries",
+                offset=begin,
+                expected=f"{count * width * dtype.itemsize:,} bytes",
+                found=f"{file.size - begin:,}",
+                remedy="Copy it again",
+            )
+
+    def __len__(self) -> int:
+        return self.count
+
+    def read(self, first: int, last: int) -> Numbers:
+        size = self.dtype.itemsize * self.width
+        raw = self.file.array(self.begin + first * size, (last - first) * self.width, self.dtype)
+        if raw.dtype.kind == "u" and raw.dtype.itemsize == 8 and len(raw) and int(raw.max()) > np.iinfo(np.int64).max:
+            raise CorruptError(self.file.path, "has an entry beyond 2^63", offset=self.begin, remedy="Copy it again")
+        found = raw.astype(np.int64, copy=False)
+        self._bound(found, first)
+        return found.reshape(-1, self.width) if self.width > 1 else found
+
+    def _bound(self, found: Numbers, first: int) -> None:
+        top = self.most
+        if not len(found):
+            return
+        wrong = int(np.argmin(found)) if int(found.min()) < 0 else -1
+        if wrong < 0 and top is not None and self.width == 1 and int(found.max()) > top:
+            wrong = int(np.argmax(found))
+        if wrong >= 0:
+            raise CorruptError(
+                self.file.path,
+                f"entry {first + wrong // self.width:,} is wrong",
+                offset=self.begin + (first * self.width + wrong) * self.dtype.itemsize,
+                expected="0 or more" if top is None else f"0 to {top:,}",
+                found=int(found[wrong]),
+                remedy="Copy it again, or let tokfmt rebuild the order",
+            )
+
+    def take(self, numbers: Numbers) -> Numbers:
+        order = np.argsort(numbers, kind="stable")
+        ordered = numbers[order]
+        out = np.empty((len(numbers), self.width) if self.width > 1 else len(numbers), np.int64)
+        cuts = np.flatnonzero(np.diff(ordered) > _NEAR) + 1
+        for at in np.split(np.arange(len(ordered)), cuts):
+            if len(at):
+                low, high = int(ordered[at[0]]), int(ordered[at[-1]]) + 1
+                out[order[at]] = self.read(low, high)[ordered[at] - low]
+        return out
+
+    def close(self) -> None:
+        """Close the file."""
+        self.file.close()
+
+
+def stored_npy(path: Place, width: int = 1) -> Stored:
+    """Open a `.npy` of integers. Nothing in it is evaluated, and no pickle is loaded."""
+    file = open_file(path)
+    header = header_of(file)
+    if header.shape[1:] != (() if width == 1 else (width,)):
+        file.close()
+        raise CorruptError(path, "has another shape", expected=f"{width} columns", found=str(header.shape))
+    return Stored(file, header.begin, header.dtype, header.shape[0], width)
+
+
+def stored_raw(path: Place, dtype: str, width: int = 1) -> Stored:
+    """Open a file of bare integers."""
+    file = open_file(path)
+    kind = np.dtype(dtype)
+    return Stored(file, 0, kind, file.size // (kind.itemsize * width), width)
+
+
+def searched(integers: Integers, first: int = 0, last: int | None = None) -> Iterator[tuple[int, Numbers]]:
+    """Yield entries in windows, each with the number of its first."""
+    for a, b in windows(first, len(integers) if last is None else last, WINDOW):
+        yield a, integers.read(a, b)
+
+
+def places_of(integers: Integers, wanted: Numbers, first: int = 0, last: int | None = None) -> Numbers:
+    """Return the numbers, ascending, of the entries that are among the `wanted`, by a search of all."""
+    wanted = np.unique(wanted)
+    found = list[Numbers]()
+    if len(wanted):
+        for a, entries in searched(integers, first, last):
+            near = (entries >= wanted[0]) & (entries <= wanted[-1])  # most entries are not, and this is cheap
+            at = np.flatnonzero(near)
+            found.append(a + at[np.isin(entries[at], wanted)])
+    return np.concatenate(found) if found else np.empty(0, np.int64)
+
+
+def random_permutation(count: int, seed: int) -> Numbers:
+    """Return what `torch.randperm(count)` gives after `Generator.manual_seed(seed)`."""
+    bits = np.random.MT19937()
+    seeded: Any = np.random.RandomState(seed & 0xFFFFFFFF).get_state(legacy=False)  # without SeedSequence
+    bits.state = seeded
+    drawn = bits.random_raw(max(count - 1, 0)).astype(np.int64)
+    swaps = np.arange(len(drawn)) + drawn % np.arange(count, count - len(drawn), -1)
+    places = list(range(count))
+    for at, other in enumerate(swaps.tolist()):
+        places[at], places[other] = places[other], places[at]
+    return np.array(places, np.int64)
+
+
+def is_permutation(integers: Integers) -> bool:
+    """Return True if each of the numbers below the length occurs once. Holds one bit for each."""
+    seen = np.zeros(len(integers), np.bool_)
+    for _, entries in searched(integers):
+        if len(entries) and (int(entries.min()) < 0 or int(entries.max()) >= len(seen)):
+            return False
+        seen[entries] = True
+    return bool(seen.all())

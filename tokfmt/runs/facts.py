@@ -1,0 +1,188 @@
+"""What is known of a run: the options of the format `run`, which are also the keys of `[run]` in a TOML file.
+
+tokfmt = 1
+[run]
+framework = "megatron-core"
+cache = "cache"                  # the folder of its order files
+root = "."                       # where the paths that order files name are now, or a table: "/old" = "new"
+batch_size = 512
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, cast
+
+from tokfmt.base.options import fit, given_options, hints_of, nearest, option
+from tokfmt.core.reader import INT32_MAX
+from tokfmt.errors import FormatError, OptionError, UnsafeError
+from tokfmt.files.named import place_named
+from tokfmt.files.place import Place, is_address, place_of
+from tokfmt.mix import RECIPE_VERSION, read_table
+from tokfmt.wording import printable
+
+Framework = Literal["megatron-core"]
+_MANY = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """The facts of a run. Those that its order files state are taken from there."""
+
+    framework: Framework | None = option(None, "framework that ran (default: the one whose order files are there)")
+    cache: str | None = option(None, "folder of the order files (default: the path)")
+    root: str | None = option(None, "where the relative paths that order files name begin")
+    order: str | None = option(None, "beginning of the name of the order file to read, if there are several")
+    split: str = option("train", "train, valid or test")
+    paths: tuple[str, ...] = option((), "datasets in the order of the run, with commas, if no order file names them")
+    weights: tuple[str, ...] = option((), "weight of each of the paths, with commas")
+    seed: int | None = option(None, "seed of the order", minimum=0, maximum=(1 << 63) - 1)
+    seq_len: int | None = option(None, "tokens of a sample", minimum=1, maximum=INT32_MAX)
+    batch_size: int | None = option(None, "samples of a step, over all ranks", minimum=1, maximum=INT32_MAX)
+    batch_schedule: tuple[str, ...] = option((), "SAMPLES:BATCH, with commas: the batch size from a number of samples")
+    rampup: tuple[str, ...] = option((), "START,INCREMENT,SAMPLES: batch sizes that grow (rampup_batch_size)")
+    micro_batch_size: int = option(1, "samples of a micro batch of one rank", minimum=1, maximum=INT32_MAX)
+    world_size: int = option(1, "data-parallel ranks", minimum=1, maximum=INT32_MAX)
+    consumed: int = option(0, "samples that were read before this stretch of the run", minimum=0, maximum=_MANY)
+    samples: int | None = option(None, "samples that the run asked for", minimum=1, maximum=_MANY)
+    epoch: int | None = option(None, "epoch, by the numbers of the framework", minimum=0, maximum=INT32_MAX)
+    preshuffled: bool = option(False, "the sequences are samples in the order of training (Pythia)")
+    dataloader_type: Literal["single", "cyclic"] = option("single", "megatron: how the loader passes over samples")
+    data_sharding: bool = option(True, "megatron: a cyclic loader shuffles the share of each rank by itself")
+    extra_token: bool = option(True, "megatron: a sample has one token more, its last label")
+    pad_id: int | None = option(None, "ID that fills short samples", minimum=0, maximum=INT32_MAX)
+
+
+Roots = Mapping[str, str]
+"""Where paths that order files name are now: the beginning of a path, and what takes its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """The facts of a run, and the place that paths are relative to."""
+
+    where: Place  # the TOML file, or the folder of the order files
+    home: Place  # that paths are relative to
+    given: ReadOptions
+    roots: Roots | None  # None: nothing says where the paths that order files name are
+
+    @property
+    def cache(self) -> Place:
+        """The folder of the order files."""
+        cache = self.given.cache
+        return self.home if cache is None else place_named(self.where, cache, self.home)
+
+    def need(self, key: str, why: str) -> Any:
+        """Return a fact that no file states. `why` says where people find it."""
+        value = getattr(self.given, key)
+        if value is None or value == ():
+            raise OptionError(
+                f"{printable(self.where)}: {key} of this run is in none of its files ({why}). "
+                f"Add --from-opt {key}=VALUE, or {key} = VALUE below [run]",
+                name=key,
+            )
+        return value
+
+    def given_paths(self) -> list[Place]:
+        """Return the datasets that the user names, in the order of the run."""
+        paths = self.need("paths", "the run's configuration lists its data")
+        return [place_named(self.where, path, self.home) for path in paths]
+
+    def located(self, path: str, by: Place) -> Place:
+        """Return where a dataset is that an order file names. Only the user says what is opened: `root`, or a table of
+        beginnings of paths.
+        """
+        if self.roots is None:
+            raise FormatError(
+                by,
+                f"names {printable(path)}",
+                remedy="--from-opt root=DIR says where such paths begin now, and root = { OLD = NEW } below [run] of "
+                "a TOML file maps absolute ones",
+            )
+        for old in sorted(self.roots, key=len, reverse=True):
+            if old and (path == old or path.startswith(old.rstrip("/") + "/")):
+                return self._below(self.roots[old], path[len(old) :].lstrip("/"), by)
+        if "" in self.roots and not path.startswith("/") and not is_address(path):
+            return self._below(self.roots[""], path, by)
+        raise UnsafeError(
+            by,
+            f"names {printable(path)}, which root does not map",
+            remedy="Add the beginning of that path to the table root below [run]",
+        )
+
+    def _below(self, root: str, path: str, by: Place) -> Place:
+        rest = posixpath.normpath(path) if path else "."
+        if rest.startswith(("..", "/")):
+            raise UnsafeError(by, f"names {printable(path)}, which is outside of {printable(root)}")
+        home = place_named(self.where, root, self.home)
+        return home if rest == "." else home / rest
+
+
+def facts_of(path: Place, options: ReadOptions) -> RunFacts:
+    """Return the facts of a run: of a TOML file, or of a folder of order files with the options of the user."""
+    options = replace(
+        options,  # a word of the command line is relative to the directory of the user, a key to the file that has it
+        root=None if options.root is None else _absolute(options.root),
+        cache=None if options.cache is None else _absolute(options.cache),
+        paths=tuple(_absolute(word) for path in options.paths for word in path.split(",")),
+    )
+    if path.is_dir():
+        return RunFacts(path, path, _split_lists(options), None if options.root is None else {"": options.root})
+    table = read_table(path)
+    if "source" in table:
+        raise FormatError(path, "has both [run] and [[source]]", remedy="A recipe and a run are two files")
+    version = table.pop("tokfmt")
+    if version != RECIPE_VERSION:
+        raise FormatError(
+            path, f"is of version {printable(str(version))}", remedy=f"This tokfmt reads version {RECIPE_VERSION}"
+        )
+    stated = table.pop("run", {})
+    if unknown := [*table] or (not isinstance(stated, Mapping) and ["run"]):
+        raise FormatError(path, f"has {printable(str(unknown[0]))}, which no run has", remedy="Write keys below [run]")
+    roots = _roots(path, stated.get("root"))
+    values = {key: value for key, value in stated.items() if key != "root"}
+    values.update({f.name: now for f in fields(options) if (now := getattr(options, f.name)) != f.default})
+    if options.root is not None:
+        roots = {"": options.root}
+    return RunFacts(path, path.parent, _split_lists(_parsed(values, path)), roots)
+
+
+def _absolute(path: str) -> str:
+    return place_of(path).normalized().text
+
+
+def _parsed(values: Mapping[str, object], path: Place) -> ReadOptions:
+    known, hints = {f.name: f for f in fields(ReadOptions)}, hints_of(ReadOptions)
+    fitting = dict[str, Any]()
+    for key, value in given_options(values).items():
+        if key not in known:
+            near = nearest(key, known)
+            what = f"has the key {printable(key)} below [run], which no run has"
+            raise FormatError(path, what, remedy=f"Write {near}" if near else "tokfmt formats run lists them")
+        listed = [str(one) for one in value] if isinstance(value, list) else value
+        try:
+            fitting[key] = fit(key, listed, hints[key], known[key].metadata)
+        except OptionError as error:
+            raise FormatError(path, f"[run]: {error}") from error
+    return ReadOptions(**fitting)
+
+
+def _split_lists(options: ReadOptions) -> ReadOptions:
+    """Return options whose lists are divided at commas, as the command line gives them."""
+    values = {f.name: getattr(options, f.name) for f in fields(options)}
+    for name, value in values.items():
+        if isinstance(value, tuple):
+            values[name] = tuple(word for one in cast("tuple[str, ...]", value) for word in one.split(",") if word)
+    return ReadOptions(**values)
+
+
+def _roots(path: Place, root: object) -> Roots | None:
+    if root is None:
+        return None
+    if isinstance(root, str):
+        return {"": root}
+    if isinstance(root, Mapping) and all(isinstance(value, str) for value in root.values()):
+        return {str(old): str(new) for old, new in root.items()}
+    raise FormatError(path, "[run]: root is neither a folder nor a table of folders", remedy='root = "." is one')

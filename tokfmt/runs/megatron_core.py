@@ -1,0 +1,301 @@
+"""Runs of Megatron-Core 0.5 and later: what `--data-cache-path` holds.
+
+    HASH-GPTDataset-SPLIT-description.txt       JSON: path, samples asked for, seed, length, split
+    ...-document_index.npy                      int32[n]: documents, repeated and shuffled
+    ...-sample_index.npy                        int32 or int64[m + 1, 2]: where each window begins
+    ...-shuffle_index.npy                       uint32 or int64[m]: the window of each sample
+    HASH-BlendedDataset-SPLIT-description.txt   JSON: the descriptions of its datasets, weights, size
+    ...-dataset_index.npy                       int16[size]: the dataset of each sample
+    ...-dataset_sample_index.npy                int64[size]: its number there
+
+HASH is the MD5 of the description. Names of 0.4 to 0.6 have no SPLIT. Source: megatron-core 0.16.1, 0.12.0, 0.8.0 and
+0.5.0 ran. The files do not state the batch size, the ranks, the loader, or whether samples have a token more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tokfmt.core.findings import Finding, Problem
+from tokfmt.core.reader import windows
+from tokfmt.errors import CorruptError, FormatError, OptionError
+from tokfmt.files.file import names_in, open_file
+from tokfmt.files.place import Place
+from tokfmt.model.dataset import Dataset
+from tokfmt.runs.arrays import WINDOW, Integers, Numbers, Stored, is_permutation, stored_npy
+from tokfmt.runs.facts import RunFacts
+from tokfmt.runs.megatron_samples import Blend, Cyclic, Windows, lacks, rebuilt, sizes_of, split_bounds
+from tokfmt.runs.order import Batches, Order, Pieces, RunSource
+from tokfmt.wording import printable
+
+NEEDS_SEPARATORS = False
+_DESCRIPTION = 1 << 24  # bytes
+
+
+class _Described(NamedTuple):
+    """A description, and the beginning of the names of its files."""
+
+    stem: str
+    content: Mapping[str, Any]
+
+    @property
+    def path(self) -> str:
+        """The path of the tokens, without suffix."""
+        return str(self.content.get("dataset_path", self.content.get("path_prefix", "")))
+
+
+class _Cache(NamedTuple):
+    """The order files of one split."""
+
+    there: Place
+    blend: _Described | None
+    datasets: list[_Described]  # in the order of the blend
+
+
+def _cache_of(facts: RunFacts) -> _Cache:
+    there = facts.cache
+    names = names_in(there)
+    wanted = facts.given.split
+    blends, singles = list[_Described](), list[_Described]()
+    for name in sorted(names):
+        if not name.endswith("-description.txt"):
+            continue
+        stem = name.removesuffix("-description.txt")
+        content = _described(there / name)
+        parts = stem.split("-")
+        split = parts[2] if len(parts) > 2 else str(_first(content).get("index_split", "")).rpartition(".")[2].lower()
+        if split not in (wanted, ""):
+            continue
+        (blends if "datasets" in content else singles).append(_Described(stem, content))
+    chosen = blends or singles
+    if (order := facts.given.order) is not None:
+        chosen = [one for one in (*blends, *singles) if one.stem.startswith(order)]
+    if not chosen:
+        splits = sorted({name.split("-")[2] for name in names if name.count("-") > 2})
+        known = f"It has {', '.join(splits)}: --from-opt split=NAME" if splits else "Name the folder of the order files"
+        raise FormatError(there, f"has no description of the split {wanted}", remedy=known)
+    if len(chosen) > 1:
+        listed = ", ".join(f"{one.stem[:8]} ({_words(one.content)})" for one in chosen[:4])
+        raise OptionError(
+            f"{printable(there)}: has the orders of {len(chosen)} runs or stretches: {listed}. "
+            "--from-opt order=HASH chooses one",
+            name="order",
+        )
+    top = chosen[0]
+    if "datasets" not in top.content:
+        return _Cache(there, None, [top])
+    suffix = top.stem.removeprefix(top.stem.split("-")[0]).replace("BlendedDataset", "{}")
+    inner = list[_Described]()
+    for content in top.content["datasets"]:
+        if not isinstance(content, Mapping):
+            raise CorruptError(there / f"{top.stem}-description.txt", "lists a dataset that is not an object")
+        hashed = hashlib.md5(json.dumps(content, indent=4).encode(), usedforsecurity=False).hexdigest()
+        inner.append(_Described(hashed + suffix.format(content.get("class", "GPTDataset")), content))
+    return _Cache(there, top, inner)
+
+
+def _described(path: Place) -> Mapping[str, Any]:
+    file = open_file(path)
+    try:
+        if file.size > _DESCRIPTION:
+            raise FormatError(path, "is too long for a description", expected=f"at most {_DESCRIPTION:,} bytes")
+        content = json.loads(file.read(0, file.size))
+    except (ValueError, RecursionError) as error:
+        raise CorruptError(path, f"is not JSON: {printable(error)}", remedy="Copy it again") from error
+    finally:
+        file.close()
+    if not isinstance(content, Mapping):
+        raise CorruptError(path, "is not a JSON object", remedy="Copy it again")
+    return content
+
+
+def _first(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    datasets = content.get("datasets")
+    return datasets[0] if isinstance(datasets, list) and datasets and isinstance(datasets[0], Mapping) else content
+
+
+def _words(content: Mapping[str, Any]) -> str:
+    if "datasets" in content:
+        return f"{len(content['datasets'])} datasets, size {content.get('size')}"
+    return f"{printable(str(content.get('dataset_path')))}, {content.get('num_samples')} samples"
+
+
+def _number(content: Mapping[str, Any], key: str, where: Place) -> int:
+    value = content.get(key)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise CorruptError(where, f"states {key} {printable(str(value))}", expected="a whole number")
+    return value
+
+
+def sources(facts: RunFacts) -> list[RunSource]:
+    """Return the datasets that the descriptions name, in the order of the blend."""
+    cache = _cache_of(facts)
+    weights = cache.blend.content.get("weights") if cache.blend else None
+    found = list[RunSource]()
+    for k, one in enumerate(cache.datasets):
+        place = facts.located(one.path, cache.there / f"{one.stem}-description.txt")
+        weight = weights[k] if isinstance(weights, list) and k < len(weights) else None
+        name = one.path.rpartition("/")[2]
+        found.append(RunSource(name, (place.with_name(place.name + ".idx"),), "megatron", weight=weight))
+    return found
+
+
+def order(facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> Order:
+    """Return the order that the files hold."""
+    return MegatronOrder(facts, read, datasets, _cache_of(facts))
+
+
+class MegatronOrder(Order):
+    """The order of one split, with the loader of a stretch of the run."""
+
+    framework = "megatron-core"
+    from_files = True
+
+    def __init__(self, facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset], cache: _Cache) -> None:
+        given = facts.given
+        self.sources, self.datasets, self.cache, self.given = tuple(read), tuple(datasets), cache, given
+        where = cache.there / f"{cache.datasets[0].stem}-description.txt"
+        first = cache.datasets[0].content
+        self.seq_len, self.extra = _number(first, "sequence_length", where), int(given.extra_token)
+        self.pad_id, self.world_size = given.pad_id or 0, given.world_size
+        self.batches = Batches(given)
+        self._files = list[Stored]()
+        windows = [self._windows(k, one) for k, one in enumerate(cache.datasets)]
+        which = numbers = None
+        if cache.blend is not None:
+            which = self._opened(f"{cache.blend.stem}-dataset_index.npy")
+            numbers = self._opened(f"{cache.blend.stem}-dataset_sample_index.npy")
+            which.most = len(windows) - 1
+        self.blend = Blend(windows, which, numbers)
+        self.loader: Cyclic | None = None
+        self.first, self.count = given.consumed, self.blend.count
+        if given.dataloader_type == "cyclic":
+            self.loader = Cyclic(
+                self.blend.count, given.micro_batch_size, given.world_size, given.consumed, sharding=given.data_sharding
+            )
+            self.count = 1 << 40  # it never ends
+            if given.samples is not None:
+                self.count = given.samples
+        elif given.preshuffled:
+            raise OptionError("preshuffled: order files shuffle the samples already. Leave it out", name="preshuffled")
+        self.facts = {"split": given.split, "loader": given.dataloader_type}
+
+    def _opened(self, name: str, width: int = 1) -> Stored:
+        path = self.cache.there / name
+        if not path.is_file():
+            raise lacks(name, self.cache.there)
+        file = stored_npy(path, width)
+        self._files.append(file)
+        return file
+
+    def _windows(self, source: int, one: _Described) -> Windows:
+        documents = self._opened(f"{one.stem}-document_index.npy")
+        shuffle = self._opened(f"{one.stem}-shuffle_index.npy")
+        samples = self._opened(f"{one.stem}-sample_index.npy", 2)
+        where = self.cache.there / f"{one.stem}-sample_index.npy"
+        return Windows(source, self.seq_len, self.extra, self.datasets[source], documents, samples, shuffle, where)
+
+    def numbers(self, samples: Numbers) -> Numbers:
+        if self.loader is None:
+            return samples
+        micro, ranks = self.given.micro_batch_size, self.given.world_size
+        turn, inside = np.divmod(samples - self.first, micro * ranks)
+        rank, column = np.divmod(inside, micro)
+        found = np.empty(len(samples), np.int64)
+        for one in np.unique(rank).tolist():
+            mine = rank == one
+            made = self.loader.micro_batches(one, int(turn[mine].max()) + 1)
+            found[mine] = made[turn[mine], column[mine]]
+        return found
+
+    def pieces(self, samples: Numbers) -> Pieces:
+        return self.blend.pieces(self.numbers(samples))
+
+    def seen(self, source: int, sequence: int, start: int, stop: int) -> Numbers:
+        numbers = self.blend.holding(source, sequence, start, stop)
+        if self.loader is None:
+            return numbers
+        if self.count == 1 << 40:
+            raise OptionError("a cyclic loader never ends. Add samples=N, the samples of the run", name="samples")
+        every = np.arange(self.first, self.count)
+        return every[np.isin(self.numbers(every), numbers)]
+
+    def ranks(self, step: int) -> list[Numbers]:
+        return self.in_micro_batches(step, self.given.micro_batch_size)
+
+    def look(self, *, deep: bool) -> Iterator[Finding | Problem]:
+        for indexes, one in zip(self.blend.windows, self.cache.datasets, strict=True):
+            yield from _look_at(indexes, one, self.cache.there, self.given.split, deep=deep)
+
+    def close(self) -> None:
+        for file in self._files:
+            file.close()
+
+
+def _look_at(windows: Windows, one: _Described, there: Place, split: str, *, deep: bool) -> Iterator[Finding]:
+    """Compare the indexes of a source with its tokens, and with the order that its description gives."""
+    sizes, content = sizes_of(windows.dataset), one.content
+    place = there / f"{one.stem}-document_index.npy"
+    if deep and not is_permutation(windows.shuffle):
+        yield Finding(
+            "TF813",
+            "error",
+            str(there / f"{one.stem}-shuffle_index.npy"),
+            "the shuffle index is not a permutation of the windows, so that some samples were read twice or never",
+        )
+    bounds = (0, len(sizes))
+    matrix = content.get("split_matrix")
+    number = {"train": 0, "valid": 1, "test": 2}.get(split, 0)
+    if isinstance(matrix, list) and number < len(matrix) and isinstance(matrix[number], list):
+        low, high = matrix[number]
+        bounds = (round(low * len(sizes)), round(high * len(sizes)))
+    elif isinstance(content.get("split"), str) and matrix is None and "path_prefix" in content:
+        bounds = split_bounds(str(content["split"]), len(sizes))[number]
+    per = int(sizes[bounds[0] : bounds[1]].sum())
+    epochs = len(windows.documents) // max(bounds[1] - bounds[0], 1)
+    expected = max(0, epochs * per - windows.extra) // windows.seq_len
+    if epochs * (bounds[1] - bounds[0]) != len(windows.documents) or expected != windows.count:
+        yield Finding(
+            "TF814",
+            "error",
+            str(place),
+            f"the order is stale: it was made for {len(windows.documents):,} documents and {windows.count:,} samples, "
+            f"and {printable(one.path)} has {bounds[1] - bounds[0]:,} documents of {per:,} tokens in this split. "
+            "The tokens were replaced after it was made",
+        )
+    elif deep:
+        yield from _rebuilt_unlike(windows, sizes, bounds, content, place)
+
+
+def _rebuilt_unlike(
+    windows: Windows, sizes: Numbers, bounds: tuple[int, int], content: Mapping[str, Any], place: Place
+) -> Iterator[Finding]:
+    asked, seed = content.get("num_samples"), content.get("random_seed")
+    if not isinstance(seed, int) or not (asked is None or isinstance(asked, int)):
+        return
+    fresh = rebuilt(sizes, bounds, asked, windows.seq_len, windows.extra, seed, separate=True)
+    pairs: list[tuple[str, Integers, Integers]] = [
+        ("document index", windows.documents, fresh[0]),
+        ("sample index", windows.samples, fresh[1]),
+        ("shuffle index", windows.shuffle, fresh[2]),
+    ]
+    unlike = [name for name, ours, theirs in pairs if not _are_equal(ours, theirs)]
+    if unlike:
+        yield Finding(
+            "TF815",
+            "warning",
+            str(place),
+            f"the {' and the '.join(unlike)} are not what Megatron-Core builds of these tokens, this seed and this "
+            "length: the tokens were replaced, or other code made them. The answers follow the files",
+        )
+
+
+def _are_equal(ours: Integers, theirs: Integers) -> bool:
+    if len(ours) != len(theirs):
+        return False
+    return all(np.array_equal(ours.read(a, b), theirs.read(a, b)) for a, b in windows(0, len(ours), WINDOW))

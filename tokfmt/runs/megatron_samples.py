@@ -1,0 +1,280 @@
+"""What Megatron-Core, Megatron-LM, GPT-NeoX and Nanoset share: splits, blends, the index of samples, and loaders.
+
+    documents   of the split, repeated and shuffled: the document index
+    windows     of `seq_len + extra` tokens over them, by the sample index
+    shuffle     the window of each sample
+
+Sources: `megatron/core/datasets` of Megatron-Core 0.5 to 0.16, `megatron/data` of Megatron-LM v2.6 to 23.06, and
+`megatron/data` of GPT-NeoX; found by running them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.errors import CorruptError, FormatError
+from tokfmt.files.place import Place
+from tokfmt.model.dataset import Dataset
+from tokfmt.runs.arrays import Held, Integers, Numbers, places_of, random_permutation
+from tokfmt.runs.order import Pieces
+from tokfmt.wording import printable
+
+
+def sizes_of(dataset: Dataset) -> Numbers:
+    """Return the length of each sequence with its separator."""
+    starts, stops = dataset.spans.extents(0, dataset.spans.count)[:2]
+    return stops - starts
+
+
+def split_bounds(split: str, count: int) -> list[tuple[int, int]]:
+    """Return the documents `first <= d < last` of train, valid and test, for a split such as "90,10,0"."""
+    shares = [float(word) for word in split.replace("/", ",").split(",")]
+    total, ends = sum(shares), [0.0]
+    for share in shares:
+        ends.append(ends[-1] + share / total)
+    return [(round(low * count), round(high * count)) for low, high in zip(ends, ends[1:], strict=False)]
+
+
+def blend(weights: NDArray[np.float64], size: int) -> tuple[NDArray[np.int16], Numbers]:
+    """Return the dataset of each sample, and its number there: always the dataset that lags most behind its weight."""
+    which, numbers = np.empty(size, np.int16), np.empty(size, np.int64)
+    taken = [0.0] * len(weights)
+    shares = weights.tolist()
+    for at in range(size):
+        turn = max(at, 1.0)
+        lag, chosen = -np.inf, 0
+        for k, share in enumerate(shares):
+            behind = share * turn - taken[k]
+            if behind > lag:
+                lag, chosen = behind, k
+        which[at], numbers[at] = chosen, int(taken[chosen])
+        taken[chosen] += 1.0
+    return which, numbers
+
+
+def sample_index(lengths: Numbers, seq_len: int, extra: int, windows: int) -> Numbers:
+    """Return where windows begin, int64[windows + 1, 2]: a place in the document index, and a token there."""
+    ends = np.cumsum(lengths)
+    at = np.arange(windows + 1, dtype=np.int64) * seq_len
+    wanted = at + extra
+    place = np.minimum(np.searchsorted(ends, wanted, side="left"), max(len(ends) - 1, 0))
+    offset = at - (ends[place] - lengths[place])
+    over = wanted > ends[-1] if len(ends) else np.zeros(len(at), np.bool_)
+    offset[over] = lengths[-1] - extra if len(lengths) else 0
+    place[0] = offset[0] = 0
+    return np.column_stack([place, offset])
+
+
+@dataclass(slots=True)
+class Windows:
+    """The samples of one source: windows over its documents, in the order in which they were shuffled."""
+
+    source: int
+    seq_len: int
+    extra: int
+    dataset: Dataset  # of the source
+    documents: Integers  # the document index
+    samples: Integers  # the sample index, rows of two
+    shuffle: Integers
+    where: Place  # that holds the indexes, for messages
+    count: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.count = len(self.shuffle)
+
+    def pieces(self, numbers: Numbers, rows: Numbers) -> Pieces:
+        """Return the pieces of samples. `rows` are the indexes of these samples among those asked for."""
+        at = self.shuffle.take(numbers)
+        if len(at) and int(at.max()) + 1 >= len(self.samples):
+            raise CorruptError(
+                self.where,
+                "the shuffle index names a window that the sample index does not have",
+                expected=f"below {len(self.samples) - 1:,}",
+                found=int(at.max()),
+            )
+        low, high = self.samples.take(at), self.samples.take(at + 1)
+        counts = high[:, 0] - low[:, 0] + 1
+        if len(counts) and int(counts.min()) < 1:
+            raise CorruptError(self.where, "the sample index does not rise", remedy="It is damaged: copy it again")
+        total = int(counts.sum())
+        before = np.cumsum(counts) - counts
+        inside = np.arange(total) - np.repeat(before, counts)
+        places = np.repeat(low[:, 0], counts) + inside
+        if total and int(places.max()) >= len(self.documents):
+            raise CorruptError(
+                self.where,
+                "the sample index leads beyond the document index",
+                expected=f"below {len(self.documents):,}",
+                found=int(places.max()),
+                remedy="The files are of two runs, or the tokens were replaced",
+            )
+        document = self.documents.take(places)
+        if total and int(document.max()) >= self.dataset.spans.count:
+            raise CorruptError(
+                self.where,
+                "the document index names a document that the source does not have",
+                expected=f"below {self.dataset.spans.count:,}",
+                found=int(document.max()),
+                remedy="The tokens were replaced after the index was made",
+            )
+        begins, ends = self.dataset.spans.extents_of(document)[:2]
+        sizes = ends - begins
+        start, stop = np.zeros(total, np.int64), sizes.copy()
+        start[before] = low[:, 1]
+        stop[before + counts - 1] = high[:, 1] + self.extra
+        if total and (bool((start < 0).any()) or bool((stop > sizes).any())):
+            wrong = int(np.argmax((stop > sizes) | (start < 0)))
+            raise CorruptError(
+                self.where,
+                f"the sample index leads beyond the end of document {int(document[wrong]):,}",
+                expected=f"at most {int(sizes[wrong]):,} tokens",
+                found=int(stop[wrong]),
+                remedy="The tokens were replaced after the index was made: these are not the samples of the run",
+            )
+        length = np.maximum(stop - start, 0)
+        return Pieces(np.repeat(rows, counts), np.full(total, self.source, np.int64), begins + start, length)
+
+    def holding(self, sequence: int, start: int, stop: int) -> Numbers:
+        """Return the samples that read some tokens of a sequence. `start` and `stop` are on the stored axis."""
+        places = places_of(self.documents, np.array([sequence]))
+        begin, _ = self.dataset.spans.extent(sequence)
+        low, high = start - begin, stop - begin
+        windows = list[Numbers]()
+        for place in places.tolist():
+            first = self._window_at(place, low)
+            last = self._window_at(place, max(high - 1, low))
+            windows.append(np.arange(max(first - 1, 0), last + 1))  # the token after a window is its last label
+        return places_of(self.shuffle, np.concatenate(windows)) if windows else np.empty(0, np.int64)
+
+    def _window_at(self, place: int, offset: int) -> int:
+        """Return the last window that begins at or before a token of the document index."""
+        low, high = 0, len(self.samples) - 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            row = self.samples.read(middle, middle + 1)[0]
+            if (int(row[0]), int(row[1])) <= (place, offset):
+                low = middle
+            else:
+                high = middle
+        return low
+
+
+def rebuilt(
+    sizes: Numbers, bounds: tuple[int, int], asked: int | None, seq_len: int, extra: int, seed: int, *, separate: bool
+) -> tuple[Held, Held, Held]:
+    """Return the document index, the sample index and the shuffle index as Megatron builds them.
+
+    `bounds` are the documents of the split. With `separate`, the last epoch may be shuffled by itself.
+    """
+    numbers = np.arange(*bounds, dtype=np.int32)
+    per = int(sizes[bounds[0] : bounds[1]].sum())
+    if per <= extra:
+        raise ValueError("the split has no tokens")
+    epochs = 1
+    if asked is not None:
+        epochs = max(1, -(-(asked * seq_len + extra) // per))
+        while epochs > 1 and (epochs - 1) * per >= asked * seq_len + extra:
+            epochs -= 1
+    first, apart = 0, False
+    if separate and epochs > 1 and asked is not None:
+        first = ((epochs - 1) * per - extra) // seq_len
+        apart = (asked - first) < int(0.80 * ((per - extra) // seq_len))
+    state = np.random.RandomState(seed)
+
+    def block(count: int) -> NDArray[np.int32]:
+        drawn = np.tile(numbers, count)
+        state.shuffle(drawn)
+        return drawn
+
+    documents = np.concatenate([block(epochs - 1), block(1)]) if apart else block(epochs)
+    count = (epochs * per - extra) // seq_len
+    samples = sample_index(sizes[documents].astype(np.int64), seq_len, extra, count)
+    parts = [(0, first), (first, count)] if apart else [(0, count)]
+    shuffles = list[NDArray[np.uint32]]()
+    for a, b in parts:
+        drawn = np.arange(a, b, dtype=np.uint32)
+        state.shuffle(drawn)
+        shuffles.append(drawn)
+    return Held(documents), Held(samples), Held(np.concatenate(shuffles))
+
+
+class Blend:
+    """The samples of several sources in turn. `None` for `which` is one source."""
+
+    def __init__(self, windows: Sequence[Windows], which: Integers | None, numbers: Integers | None) -> None:
+        self.windows, self.which, self._numbers = list(windows), which, numbers
+        self.count = len(which) if which is not None else windows[0].count
+
+    def pieces(self, numbers: Numbers) -> Pieces:
+        """Return the pieces of samples of the blend; what has the number -1 has none."""
+        rows = np.flatnonzero(numbers >= 0)
+        kept = numbers[rows]
+        if self.which is None or self._numbers is None:
+            return self.windows[0].pieces(kept, rows)
+        which, inner = self.which.take(kept), self._numbers.take(kept)
+        if len(which) and int(which.max()) >= len(self.windows):
+            raise FormatError(self.windows[0].where, "the blend names a source that its description does not have")
+        parts = [self.windows[k].pieces(inner[which == k], rows[which == k]) for k in sorted(set(which.tolist()))]
+        return Pieces.joined(parts)
+
+    def holding(self, source: int, sequence: int, start: int, stop: int) -> Numbers:
+        """Return the numbers in the blend, ascending, of the samples that read some tokens of a sequence."""
+        inner = [(k, one.holding(sequence, start, stop)) for k, one in enumerate(self.windows) if one.source == source]
+        if self.which is None or self._numbers is None:
+            return np.sort(np.concatenate([numbers for _, numbers in inner])) if inner else np.empty(0, np.int64)
+        found = list[Numbers]()
+        for k, numbers in inner:
+            places = places_of(self._numbers, numbers)
+            found.append(places[self.which.take(places) == k])
+        return np.sort(np.concatenate(found)) if found else np.empty(0, np.int64)
+
+
+class Cyclic:
+    """The loader that passes over the samples again and again, each epoch in an order that its number alone decides."""
+
+    def __init__(self, count: int, micro: int, ranks: int, consumed: int, *, sharding: bool) -> None:
+        self.count, self.micro, self.ranks, self.consumed, self.sharding = count, micro, ranks, consumed, sharding
+        self.together = micro * ranks
+        if count < self.together:
+            raise ValueError("the dataset has fewer samples than one micro batch of all ranks")
+        self._drawn: dict[tuple[int, int], Numbers] = {}
+        self._made = [np.empty((0, micro), np.int64) for _ in range(ranks)]
+        self._consumed = [consumed] * ranks
+
+    def micro_batches(self, rank: int, last: int) -> Numbers:
+        """Return the micro batches of a rank since the start, at least `last` of them: int64[n, micro]."""
+        while len(self._made[rank]) < last:
+            more = self._pass(rank, self._consumed[rank])
+            self._made[rank] = np.concatenate([self._made[rank], more])
+            self._consumed[rank] += len(more) * self.together
+            if not len(more):
+                self._consumed[rank] += self.together
+        return self._made[rank]
+
+    def _pass(self, rank: int, consumed: int) -> Numbers:
+        active = self.count - self.count % self.together
+        epoch, inside = divmod(consumed, active)
+        if self.sharding:
+            share = self.count // self.together * self.micro
+            listed = rank * share + self._permuted(share, epoch)[inside // self.ranks :]
+        else:
+            full = self.count // self.micro * self.micro
+            listed = self._permuted(full, epoch)[inside:][rank :: self.ranks]
+        whole = len(listed) // self.micro * self.micro
+        return listed[:whole].reshape(-1, self.micro)
+
+    def _permuted(self, count: int, epoch: int) -> Numbers:
+        if (count, epoch) not in self._drawn:
+            if len(self._drawn) > 2:
+                self._drawn.clear()
+            self._drawn[count, epoch] = random_permutation(count, epoch)
+        return self._drawn[count, epoch]
+
+
+def lacks(name: str, there: Place) -> FormatError:
+    """Return the error for an order file that is missing."""
+    return FormatError(there, f"has no {printable(name)}", remedy="The order is not complete: copy the whole cache")

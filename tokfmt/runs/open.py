@@ -1,0 +1,57 @@
+"""Open a run: its sources, as they are stored, and its order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tokfmt.core.format import Hints
+from tokfmt.core.records import RecordReader
+from tokfmt.errors import FormatError, OptionError
+from tokfmt.files.file import names_in
+from tokfmt.model.dataset import Dataset
+from tokfmt.model.readers import dataset_of
+from tokfmt.runs.facts import RunFacts
+from tokfmt.runs.frameworks import framework_of, module_of
+from tokfmt.runs.order import RunSource
+from tokfmt.runs.reader import RunReader
+from tokfmt.source.open import open_dataset
+from tokfmt.source.request import EosChoice, Reading, SourceRequest
+from tokfmt.wording import printable
+
+
+def framework_of_run(facts: RunFacts) -> str:
+    """Return the framework of a run: as stated, or the one whose order files are there."""
+    if facts.given.framework is not None:
+        return facts.given.framework
+    found = framework_of(names_in(facts.cache)) if facts.cache.is_dir() else None
+    if found is None:
+        raise OptionError(
+            f"{printable(facts.where)}: does not state its framework, and {printable(facts.cache)} holds no order "
+            'files. Add framework = "NAME" below [run], or --from-opt framework=NAME; tokfmt formats run lists them',
+            name="framework",
+        )
+    return found
+
+
+def sources_of(facts: RunFacts) -> Sequence[RunSource]:
+    """Return the datasets that a run read."""
+    found: Sequence[RunSource] = module_of(framework_of_run(facts)).sources(facts)
+    return found
+
+
+def open_run(facts: RunFacts, hints: Hints) -> RunReader:
+    """Open the sources and the order of a run."""
+    module = module_of(framework_of_run(facts))
+    read: Sequence[RunSource] = module.sources(facts)
+    # Separators are tokens that the run read. Where only they show where documents end, they are looked for.
+    eos: EosChoice = hints.eos_id if hints.eos_id is not None else "none"
+    datasets = [_opened(source, hints, eos if module.NEEDS_SEPARATORS else "none") for source in read]
+    return RunReader(module.order(facts, read, datasets))
+
+
+def _opened(source: RunSource, hints: Hints, eos: EosChoice) -> Dataset:
+    request = SourceRequest(source.paths, source.format, eos, source.options, bos="none", allow_loss=hints.allow_loss)
+    opened = open_dataset(request, Reading(jobs=hints.jobs, reads_ends=False))
+    if isinstance(opened.reader, RecordReader):
+        raise FormatError(source.paths[0], "holds text, and a run reads token IDs")
+    return opened.dataset or dataset_of(opened.reader)

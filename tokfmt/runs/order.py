@@ -1,0 +1,193 @@
+"""The order in which a run read samples: what each sample is made of, and which step and rank read it.
+
+    sample     number k: the k-th that the run read, over all ranks
+    number     of a sample in the dataset of the framework, before its loader
+    piece      an interval of the stored tokens of one source, separators included
+
+A module of a framework defines `sources(facts)` and `order(facts, datasets)`, and recognizes its order files by
+`order_files(names)`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from tokfmt.core.findings import Finding, Problem
+from tokfmt.errors import OptionError
+from tokfmt.files.place import Place
+from tokfmt.model.dataset import Dataset
+from tokfmt.runs.arrays import Numbers
+from tokfmt.runs.facts import ReadOptions
+
+
+@dataclass(frozen=True, slots=True)
+class RunSource:
+    """A dataset that a run read."""
+
+    name: str
+    paths: tuple[Place, ...]
+    format: str | None = None
+    options: Mapping[str, object] = field(default_factory=dict)
+    weight: float | None = None
+
+
+class Pieces(NamedTuple):
+    """The pieces of some samples, int64[n] each, in the order of the samples and of their columns."""
+
+    row: Numbers  # index of the sample among those asked for
+    source: Numbers
+    start: Numbers  # on the stored axis of the source
+    length: Numbers  # in tokens; 0 is an empty document
+
+    @staticmethod
+    def joined(parts: Sequence[Pieces]) -> Pieces:
+        """Join pieces, and sort them by row; those of one row keep their order."""
+        columns = [np.concatenate([np.empty(0, np.int64), *column]) for column in zip(*parts, strict=True)]
+        if not parts:
+            columns = [np.empty(0, np.int64)] * 4
+        order = np.argsort(columns[0], kind="stable")
+        return Pieces(*(column[order] for column in columns))
+
+
+class Batches:
+    """The number of samples of each step: constant, growing, or by a schedule."""
+
+    def __init__(self, given: ReadOptions, *, tokens_of_sample: int = 1) -> None:
+        # sample from which each size holds, and the size
+        self._sizes: list[tuple[int, int]] = []
+        if given.batch_schedule:
+            self._sizes = [_threshold(entry, tokens_of_sample) for entry in given.batch_schedule]
+            if self._sizes[0][0] != 0 or any(b[0] <= a[0] for a, b in itertools.pairwise(self._sizes)):
+                raise OptionError(
+                    "batch_schedule does not begin with 0:BATCH, or does not rise. Write SAMPLES:BATCH in order",
+                    name="batch_schedule",
+                )
+        elif given.rampup:
+            self._sizes = _growing(given)
+        elif given.batch_size is not None:
+            self._sizes = [(0, given.batch_size)]
+        self._firsts = [(0, 0)]  # the first step of each size, and its first sample
+        for (begin, size), (after, _) in itertools.pairwise(self._sizes):
+            step, sample = self._firsts[-1]
+            steps = max(0, -(-(after - sample) // size)) if after > begin else 0
+            self._firsts.append((step + steps, sample + steps * size))
+
+    @property
+    def is_known(self) -> bool:
+        """True if the batch size is known."""
+        return bool(self._sizes)
+
+    def samples_of(self, step: int) -> tuple[int, int]:
+        """Return the samples `first <= k < last` of a step."""
+        if not self._sizes:
+            raise OptionError(
+                "the batch size of this run is in none of its files (it is in the run's arguments). Add --batch-size B",
+                name="batch_size",
+            )
+        place = max(k for k, (first, _) in enumerate(self._firsts) if first <= step)
+        first, sample = self._firsts[place]
+        begin = sample + (step - first) * self._sizes[place][1]
+        return begin, begin + self._sizes[place][1]
+
+    def step_of(self, sample: int) -> int:
+        """Return the step that read a sample."""
+        place = max(k for k, (_, first) in enumerate(self._firsts) if first <= sample)
+        step, first = self._firsts[place]
+        return step + (sample - first) // self._sizes[place][1]
+
+
+def _threshold(entry: str, tokens_of_sample: int) -> tuple[int, int]:
+    from tokfmt.base.options import parse_count
+
+    begin, sign, size = entry.partition(":")
+    if not sign:
+        raise OptionError(f"batch_schedule {entry!r} is not SAMPLES:BATCH", name="batch_schedule")
+    return parse_count(begin) // tokens_of_sample, parse_count(size)
+
+
+def _growing(given: ReadOptions) -> list[tuple[int, int]]:
+    """Return the sizes of Megatron's rampup_batch_size: START, INCREMENT and the SAMPLES after which it ends."""
+    if given.batch_size is None or len(given.rampup) != 3:
+        raise OptionError("rampup is START,INCREMENT,SAMPLES, and needs batch_size", name="rampup")
+    start, increment, ramp = map(int, given.rampup)
+    sizes, consumed = list[tuple[int, int]](), 0
+    if start >= given.batch_size or increment < 1 or ramp < 1 or start < 1:
+        raise OptionError("rampup does not grow to batch_size", name="rampup")
+    each = ramp / ((given.batch_size - start) / increment)
+    while consumed <= ramp:
+        size = start + int(consumed / each) * increment
+        if not sizes or sizes[-1][1] != size:
+            sizes.append((consumed, size))
+        consumed += size
+    return [*sizes, (consumed, given.batch_size)]
+
+
+class Order(ABC):
+    """The order of a run. `samples` are those `first <= k < count`."""
+
+    framework: str
+    sources: tuple[RunSource, ...]
+    datasets: tuple[Dataset, ...]  # of the sources, as they are stored
+    seq_len: int  # input tokens of a sample
+    cuts_streams: bool = False  # pieces are intervals of a stream, in which documents begin
+    extra: int = 1  # 1 if a sample has one token more, its last label
+    first: int = 0  # number of the first sample that this stretch of the run read
+    count: int  # number after the last
+    pad_id: int = 0  # fills short samples
+    batches: Batches
+    world_size: int = 1
+    from_files: bool = False  # the order was read from files, and is not built again
+    notes: tuple[str, ...] = ()
+    facts: Mapping[str, object]
+
+    @abstractmethod
+    def numbers(self, samples: Numbers) -> Numbers:
+        """Return the numbers of samples in the dataset of the framework; -1 for what a rank did not read."""
+
+    @abstractmethod
+    def pieces(self, samples: Numbers) -> Pieces:
+        """Return the pieces of samples, in order. The lengths of a full sample sum to `seq_len + extra`."""
+
+    @abstractmethod
+    def seen(self, source: int, sequence: int, start: int, stop: int) -> Numbers:
+        """Return the samples, ascending, with some of the tokens `start <= p < stop` of a source, which are those of a
+        sequence of it. Reads no token.
+        """
+
+    @abstractmethod
+    def ranks(self, step: int) -> list[Numbers]:
+        """Return the samples of each rank in a step, in the order in which it reads them."""
+
+    def drawn(self, first: int, last: int) -> Mapping[int, int]:
+        """Return the number of tokens of each source in samples `first <= k < last`. Reads no token."""
+        total = np.zeros(len(self.sources), np.int64)
+        for a in range(first, last, 1 << 16):
+            pieces = self.pieces(np.arange(a, min(last, a + (1 << 16))))
+            total += np.bincount(pieces.source, pieces.length, len(self.sources)).astype(np.int64)
+        return dict(enumerate(total.tolist()))
+
+    def look(self, *, deep: bool) -> Iterator[Finding | Problem]:  # noqa: ARG002
+        """Yield what a check finds: order files that are damaged, stale, or not what the framework writes."""
+        return iter(())
+
+    def close(self) -> None:  # noqa: B027 - no files
+        """Close the order files."""
+
+    def strided(self, step: int) -> list[Numbers]:
+        """Return the shares of ranks of which each takes every `world_size`-th sample of a step."""
+        first, last = self.batches.samples_of(step)
+        taken = np.arange(first, last)
+        return [taken[rank :: self.world_size] for rank in range(self.world_size)]
+
+    def in_micro_batches(self, step: int, micro: int) -> list[Numbers]:
+        """Return the shares of ranks that take micro batches in turn."""
+        first, last = self.batches.samples_of(step)
+        whole = (last - first) // (micro * self.world_size) * micro * self.world_size
+        taken = np.arange(first, first + whole).reshape(-1, self.world_size, micro)
+        return [taken[:, rank].reshape(-1) for rank in range(self.world_size)]
