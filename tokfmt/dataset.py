@@ -22,6 +22,7 @@ from tokfmt.core.reader import (
     Info,
     TokenReader,
     batches,
+    check_interval,
     largest_id,
 )
 from tokfmt.errors import MissingDependencyError, OptionError, TokenRangeError, UnendedError
@@ -479,10 +480,12 @@ class Dataset:
 
     def tokens(self, start: int, stop: int) -> Tokens:
         """Return the tokens at positions `start <= p < stop` of the token axis; see `TokenReader.tokens`."""
+        check_interval(start, stop, self.info.tokens)
         return self._look_at_ends().tokens(start, stop)
 
     def offsets(self, first: int, last: int) -> Offsets:
         """Return the start of each sequence `first <= i < last`, and the end of the last; see `TokenReader.offsets`."""
+        check_interval(first, last, self.info.sequences, "sequences")
         return self._look_at_ends().offsets(first, last)
 
     def close(self) -> None:

@@ -227,7 +227,7 @@ def test_the_heading_and_the_whole_step_when_piped():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--step", 1), "no samples are selected. Add --sample K, or --step S with --batch-size B"),
+        (("--step", 1), "Add --batch-size B"),
         (("--rank", 1), "no samples are selected"),
         (("--sample", 1, "--step", 1, "--batch-size", 2), "no samples are selected"),
         (("--step", 99, "--batch-size", 4), "step 99 is beyond the last whole batch, step 10"),

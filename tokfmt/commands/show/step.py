@@ -114,7 +114,8 @@ class PrintedStepSample(TypedDict):
     """A sample, as --json prints it.
 
     Attributes:
-        sample: The number of the sample.
+        sample: The number of the sample; of a run, the k-th that it read over all ranks.
+        number: Of a run, the number of the sample in the dataset of the framework; None of a recipe.
         rank: The rank that reads it in this step; None if one sample was requested.
         drawn_from: The source that the sample is drawn from; None if sources are joined.
         epoch: The pass over that source, from 0.
@@ -123,6 +124,7 @@ class PrintedStepSample(TypedDict):
     """
 
     sample: int
+    number: int | None
     rank: int | None
     drawn_from: str | None
     epoch: int
