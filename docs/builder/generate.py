@@ -52,6 +52,7 @@ GUIDES = (
     "convert",
     "prepare",
     "train",
+    "runs",
     "python",
     "remote",
     "cluster",

@@ -428,7 +428,7 @@ def test_reports_are_tables_in_notebooks(tmp_path):
 def test_no_token_beyond_a_part_of_a_dataset_is_read(start, stop):
     """A selection, a slice and two datasets joined end where they end, though there is more beneath."""
     whole = held(Ragged.of([[1], [2], [3], [4], [5]]))
-    for part in (whole.select([1, 2, 3]), whole.select(slice(1, 4)), whole.select(range(0, 3))):
+    for part in (whole.select([1, 2, 3]), whole.select(slice(1, 4)), whole.select(range(3))):
         for read in (part.tokens, part.offsets):
             with pytest.raises(IndexError):
                 read(start, stop)

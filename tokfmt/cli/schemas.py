@@ -48,6 +48,7 @@ _DOCUMENTS: Mapping[str, _Printed] = {
     "show-step": _Printed(
         "tokfmt show --step S --json", ("commands.show.step:Step",), "commands.show.step:PrintedStepSample"
     ),
+    "show-seen": _Printed("tokfmt show --seen SOURCE#SEL --json", ("commands.show.seen:Seen",)),
     "stats": _Printed("tokfmt stats --json", (f"{_STATS}:Statistics", f"{_STATS}:SeveralStatistics")),
 }
 

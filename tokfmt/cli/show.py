@@ -15,7 +15,7 @@ import click
 from tokfmt.base.plain import plain
 from tokfmt.cli.console import Watcher, document, listed, note, terminal
 from tokfmt.cli.parameters import PLACE, Command, Count, F, Grouped, common, examples, reading, requested, tokenizer
-from tokfmt.cli.show_step import Printing, origin_lines, show_step
+from tokfmt.cli.show_step import Printing, origin_lines, show_seen, show_step
 from tokfmt.cli.table import Table
 from tokfmt.wording import counted, listed_facts, printable, separator_words, shortened, visible
 
@@ -44,9 +44,9 @@ _EPILOG = examples(
 _OF_STEPS = ("step", "batch_size", "rank", "world_size", "sample")
 
 
-def _of_recipe(name: str, kind: Count, metavar: str, text: str) -> Callable[[F], F]:
-    """Return an option on the steps of a recipe."""
-    return click.option(name, cls=Grouped, group="Recipe", type=kind, metavar=metavar, help=text)
+def _of_recipe(name: str, kind: Count | type[str], metavar: str, text: str) -> Callable[[F], F]:
+    """Return an option on the steps of a recipe or a run."""
+    return click.option(name, cls=Grouped, group="Recipes and runs", type=kind, metavar=metavar, help=text)
 
 
 class _Selecting(Command):
@@ -81,6 +81,8 @@ class _Selecting(Command):
 @_of_recipe("--rank", Count(0), "R", "Rank whose samples to print, from 0 (default: all).")
 @_of_recipe("--world-size", Count(1), "W", "Number of ranks.")
 @_of_recipe("--sample", Count(), "K", "Sample to print, with its sources.")
+@_of_recipe("--seen", str, "SOURCE#SEL", "List the samples and steps that read sequence SEL of a source.")
+@_of_recipe("--before", Count(1), "S", "With --seen: only steps before step S.")
 @reading
 @common
 def command(path: str, selection: str | None, **given: Any) -> None:
@@ -93,7 +95,8 @@ def command(path: str, selection: str | None, **given: Any) -> None:
 
     A search that finds nothing reports that, and exits with 0.
 
-    For a recipe, --step and --sample print the parts of the sequences that the model reads.
+    For a recipe or a run, --step and --sample print the parts of the sequences that the model reads, and --seen lists
+    when it read a sequence.
     """
     from tokfmt.commands.show.show import SEARCHED, searches, show, show_origins
 
@@ -102,6 +105,10 @@ def command(path: str, selection: str | None, **given: Any) -> None:
     given.pop("debug")
     origin = given.pop("origin")
     asked = {name: given.pop(name) for name in _OF_STEPS}
+    query, before = given.pop("seen"), given.pop("before")
+    if query is not None:
+        show_seen(path, query, before, asked, given, selection=selection, quiet=quiet, as_json=as_json)
+        return
     if any(value is not None for value in asked.values()):
         show_step(path, selection, asked, given, Printing(only_ids, only_text, full, quiet, as_json))
         return

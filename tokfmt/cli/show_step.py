@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from tokfmt.base.plain import plain
-from tokfmt.cli.console import listed, note
+from tokfmt.cli.console import document, listed, note
+from tokfmt.cli.table import Table
 from tokfmt.wording import counted, printable, shortened, visible
 
 if TYPE_CHECKING:
@@ -54,6 +55,43 @@ def show_step(path: str, selection: str | None, asked: dict[str, Any], given: di
     terminal = sys.stdout.isatty() and not how.full
     limit = given["limit"] if given["limit"] is not None else _SAMPLES if terminal else 0
     _print(found, how, limit or found.last - found.first, terminal=terminal)
+
+
+def show_seen(
+    path: str,
+    query: str,
+    before: int | None,
+    asked: dict[str, Any],
+    given: dict[str, Any],
+    *,
+    selection: str | None,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Print the samples that read some sequences, in the order of training."""
+    from tokfmt.commands.show.seen import seen
+
+    wrong = [f"--{name.replace('_', '-')}" for name in ("step", "rank", "sample") if asked[name] is not None]
+    if selection is not None or wrong:
+        raise click.UsageError(f"{wrong[0] if wrong else 'SEL'} cannot be combined with --seen. Leave it out")
+    names = ("format", "options", "tokenizer", "eos", "bos", "allow_loss")
+    sizes = {name: asked[name] for name in ("batch_size", "world_size")}
+    found = seen(path, query, before=before, **sizes, **{name: given[name] for name in names})
+    if as_json:
+        document("show-seen", found)
+        return
+    rows = [
+        (f"{one.source}#{one.sequence}", *("-" if cell is None else f"{cell:,}" for cell in cells))
+        for one in found.reads
+        for cells in [(one.sample, one.step, one.rank, one.epoch)]
+    ]
+    for line in Table(["sequence", "sample", "step", "rank", "epoch"], rows).lines() if rows else ():
+        click.echo(line)
+    if not quiet:
+        steps = "" if found.steps is None else f" in {counted(found.steps, 'step')}"
+        limit = "" if before is None else f" before step {before:,}"
+        what = f"{counted(len(found.reads), 'sample')}{steps}{limit} read {counted(found.sequences, 'sequence')}"
+        click.echo(f"{printable(path)}: {what}", err=True)
 
 
 def _print(found: Step, how: Printing, limit: int, *, terminal: bool) -> None:

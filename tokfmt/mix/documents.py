@@ -487,6 +487,17 @@ class Axis:
                 done = end
             k += 1
 
+    def intervals_of(self, source: int, number: int) -> list[tuple[int, int]]:
+        """Return where a sequence of a source is on the axis: nowhere if it is empty or not drawn, or several times."""
+        drawn = self.sources[source].drawn
+        indexes = np.array([number]) if drawn is None else np.flatnonzero(drawn.array == number)
+        places = indexes + self.firsts[source]
+        if len(self._numbers):
+            found = np.searchsorted(self._numbers.array, places)
+            there = np.minimum(found, len(self._numbers) - 1)
+            places = found[self._numbers.array[there] == places]
+        return [(int(self.starts.array[k]), int(self.starts.array[k + 1])) for k in places.tolist()]
+
     def spans(self, start: int, stop: int) -> list[Span]:
         """Return the spans of positions `start <= p < stop` of the axis."""
         _, *columns = self.table(np.array([start]), np.array([stop]))

@@ -174,6 +174,16 @@ class EvenTree:
             left += [(node.heavy, heavy), (node.light, many - heavy)]
         return counts
 
+    def number_of(self, source: int, number: int) -> int:
+        """Return the sample that is the given one among those of a source: what `locate` inverts."""
+        low, high = number, number + 1
+        while self.counts(high)[source] <= number:
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.counts(middle)[source] <= number else (low, middle)
+        return high - 1
+
     def maximum(self, caps: Sequence[int]) -> int:
         """Return the maximum number of samples for which no source exceeds its cap."""
         low, high = 0, sum(caps) + 1

@@ -66,6 +66,9 @@ class Packing(Protocol):
     def intervals(self, sample: int) -> Sequence[tuple[int, int]]:
         """Return the intervals of the axis that a sample advances by, in order of columns."""
 
+    def holding(self, start: int, stop: int) -> Numbers:
+        """Return the samples of a pass, ascending, with some positions of a sequence, `start <= p < stop`."""
+
     def left_out(self) -> dict[str, int]:
         """Return the number of positions of the axis that are in no sample of a pass, by reason."""
 
@@ -103,6 +106,9 @@ class Stream:
     def intervals(self, sample: int) -> Sequence[tuple[int, int]]:
         start = sample * self.step
         return [(start, min(start + self.step, self.axis.tokens))]
+
+    def holding(self, start: int, stop: int) -> Numbers:
+        return np.arange(start // self.step, min((stop - 1) // self.step + 1, self.samples))
 
     def left_out(self) -> dict[str, int]:
         rest = self.axis.tokens - self.tokens
@@ -171,6 +177,12 @@ class ShuffledStream(Stream):
         begins = self.axis.starts.array[self._order.array[first:last]].tolist()
         for begin, (a, b) in zip(begins, itertools.pairwise(bounds[first : last + 1].tolist()), strict=True):
             yield begin + max(start, a) - a, begin + min(stop, b) - a
+
+    def holding(self, start: int, stop: int) -> Numbers:
+        sequence = int(np.searchsorted(self.axis.starts.array, start, side="right")) - 1
+        order = permutation(max(1, self.axis.sequences), self.seed, ORDER_DOCUMENTS, self.list_number)
+        begin = int(self._starts.array[order.inverse(np.array([sequence]))[0]])
+        return super().holding(begin, begin + stop - start)
 
     def intervals(self, sample: int) -> Sequence[tuple[int, int]]:
         ((start, stop),) = super().intervals(sample)
@@ -310,6 +322,13 @@ class Planned:
     def intervals(self, sample: int) -> Sequence[tuple[int, int]]:
         return [(run.start, run.start + run.length) for run in self.runs(sample)]
 
+    def holding(self, start: int, stop: int) -> Numbers:
+        pieces = _places(self._starts.array, lambda some: (start <= some) & (some < stop))
+        if not self.fits:
+            return pieces
+        places = _places(self._order.array, lambda some: np.isin(some, pieces))
+        return np.unique(np.searchsorted(self._firsts.array, places, side="right") - 1)
+
     def left_out(self) -> dict[str, int]:
         counts = {"truncated": self._truncated, "targetless": self._targetless}
         return {word: count for word, count in counts.items() if count}
@@ -330,12 +349,21 @@ class StoredSamples:
     def intervals(self, sample: int) -> Sequence[tuple[int, int]]:
         return [(sample * self.width, (sample + 1) * self.width)]
 
+    def holding(self, start: int, stop: int) -> Numbers:
+        return np.arange(start // self.width, -(-stop // self.width))
+
     def left_out(self) -> dict[str, int]:
         return {}
 
     def sequences_in(self, selection: Selection) -> Iterator[SequencesInSamples]:
         for a, b in windows(0, self.samples, _AT_ONCE):
             yield SequencesInSamples(np.arange(a, b), selection(a, b) * np.int64(self.width), np.zeros(b - a, np.bool_))
+
+
+def _places(numbers: Numbers, wanted: Callable[[Numbers], NDArray[np.bool_]]) -> Numbers:
+    """Return the places of the numbers that are wanted, by a search in windows."""
+    found = [a + np.flatnonzero(wanted(numbers[a:b])) for a, b in windows(0, len(numbers))]
+    return np.concatenate(found) if found else _NONE
 
 
 def packed(axis: Axis, recipe: RecipeFile, list_number: int, key: str) -> Packing:

@@ -436,6 +436,26 @@ class Samples(TokenReader):
         spans = [span for a, b in packing.intervals(number) for span in packing.axis.spans(a, b)]
         return Where(sample, source, epoch, tuple(spans))
 
+    def seen(self, source: int, number: int) -> list[tuple[int, int]]:
+        """Return the samples that hold tokens of a sequence of a source, ascending, each with its pass over the source."""
+        found = list[tuple[int, int]]()
+        for k, turn in enumerate(self._turns):
+            if source not in turn.packing.axis.numbers:
+                continue
+            place = turn.packing.axis.numbers.index(source)
+            held = [turn.packing.holding(*one) for one in turn.packing.axis.intervals_of(place, number)]
+            samples = np.unique(np.concatenate(held)) if held else np.empty(0, np.int64)
+            for epoch in range(turn.first, turn.first + turn.passes):
+                order, before = self._order(turn, epoch), (epoch - turn.first) * turn.packing.samples
+                if before >= self.count:
+                    break
+                numbers = ((samples if order is None else order.inverse(samples)) + before).tolist()
+                drawn = [
+                    self._bounds[k] + one if self._tree is None else self._tree.number_of(k, one) for one in numbers
+                ]
+                found += [(sample, epoch) for sample in drawn if sample < self.count]
+        return sorted(found)
+
     def where_at(self, step: int, batch_size: int, rank: int = 0, world_size: int = 1, start: int = 0) -> list[Where]:
         """Return the origins of the samples that a rank takes at a step."""
         try:

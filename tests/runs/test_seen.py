@@ -1,0 +1,119 @@
+"""When a sequence was read: `show --seen` of recipes and runs, against what each sample says of itself."""
+
+import json
+from typing import Any
+
+import commands
+import pytest
+from amount import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from run_goldens import RUNS, recorded, words_of
+
+import tokfmt
+from tokfmt.errors import FormatError, ShortfallError
+
+LENGTHS = st.lists(st.integers(0, 11), min_size=1, max_size=12)
+
+
+def seen(path, query, *words):
+    done = commands.run("show", path, "--seen", query, "--json", *words, check=0)
+    return json.loads(done.stdout)["reads"]
+
+
+def written(path, lengths):
+    """A corpus of token IDs with the given lengths."""
+    path.write_text("".join(json.dumps({"input_ids": [7] * length}) + "\n" for length in lengths))
+
+
+@pytest.mark.parametrize("name", ["expected_blend_single.json", "expected_noweights_exhaustive.json"])
+def test_every_document_of_a_run(name):
+    """The samples that hold a document are those in whose recorded pieces it is."""
+    cache = "cache_blend" if "blend" in name else "cache_noweights_exhaustive"
+    home, truth = RUNS / "megatron_core", {}
+    for number, sample in recorded("megatron_core", name)["samples"].items():
+        for document, _, length in sample["pieces"]:
+            if length:
+                truth.setdefault((sample["source"], document), set()).add(int(number))
+    words = words_of({"root": home})
+    for (source, document), samples in sorted(truth.items())[::7]:
+        found = seen(home / cache, f"{source}#{document}", *words)
+        assert [one["sample"] for one in found] == sorted(samples)
+
+
+def test_step_rank_and_epoch_of_a_run():
+    home = RUNS / "megatron_core"
+    words = ("--batch-size", 8, "--world-size", 2, *words_of({"root": home, "micro_batch_size": 2}))
+    found = seen(home / "cache_blend", "harbour#3", *words)
+    assert [(one["step"], one["rank"], one["epoch"]) for one in found] == [(2, 1, 0), (31, 0, 1)]
+    assert [one["step"] for one in seen(home / "cache_blend", "harbour#3", "--before", 31, *words)] == [2]
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    lengths=st.tuples(LENGTHS, LENGTHS),
+    how=st.fixed_dictionaries(
+        {
+            "pack": st.sampled_from(["stream", "document", "bestfit"]),
+            "shuffle": st.sampled_from(["none", "samples", "documents"]),
+            "seed": st.integers(0, 3),
+            "weighted": st.booleans(),
+            "epochs": st.integers(1, 3),
+        }
+    ),
+)
+def test_a_recipe_read_what_its_samples_hold(tmp_path_factory, lengths, how):
+    """For each sequence, the samples and passes are those whose spans name it, and no others."""
+    home = tmp_path_factory.mktemp("mix")
+    for name, some in zip("ab", lengths, strict=True):
+        written(home / f"{name}.jsonl", some)
+    weights = ("weight = 2\n", "weight = 1\n") if how["weighted"] else ("", "")
+    (home / "mix.toml").write_text(
+        f'tokfmt = 1\nseq_len = 5\nto_eos = 0\npack = "{how["pack"]}"\nshuffle = "{how["shuffle"]}"\n'
+        f"seed = {how['seed']}\nepochs = {how['epochs']}\n"
+        + "".join(
+            f'[[source]]\nname = "{name}"\npath = "{name}.jsonl"\n{weight}'
+            for name, weight in zip("ab", weights, strict=True)
+        )
+    )
+    try:
+        recipe: Any = tokfmt.open(home / "mix.toml")
+    except (FormatError, ShortfallError):
+        return  # a source without a token gives no sample
+    truth = {}
+    for sample in range(len(recipe)):
+        where = recipe.where(sample)
+        for span in where.spans:
+            truth.setdefault((span.source, span.sequence), set()).add((sample, where.epoch))
+    for source, some in enumerate(lengths):
+        for number in range(len(some)):
+            found = seen(home / "mix.toml", f"{'ab'[source]}#{number}")
+            assert {(one["sample"], one["epoch"]) for one in found} == truth.get((source, number), set())
+
+
+def test_a_query_names_the_sequences(tmp_path):
+    written(tmp_path / "a.jsonl", [3, 9, 4])
+    (tmp_path / "mix.toml").write_text(
+        'tokfmt = 1\nseq_len = 4\nto_eos = 0\n[[source]]\nname = "a"\npath = "a.jsonl"\n'
+    )
+    found = seen(tmp_path / "mix.toml", "a#len>3")
+    assert {one["sequence"] for one in found} == {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--seen", "b#1"), "a"),
+        (("--seen", "3"), "SOURCE#"),
+        (("--seen", "a#99"), "0 to 2"),
+        (("--seen", "a#1", "--before", 3), "--batch-size"),
+        (("--seen", "a#1", "--sample", 3), "--sample"),
+    ],
+)
+def test_a_wrong_question_says_what_is_right(tmp_path, words, said):
+    written(tmp_path / "a.jsonl", [3, 9, 4])
+    (tmp_path / "mix.toml").write_text(
+        'tokfmt = 1\nseq_len = 4\nto_eos = 0\n[[source]]\nname = "a"\npath = "a.jsonl"\n'
+    )
+    done = commands.run("show", tmp_path / "mix.toml", *words, check=2)
+    assert said in done.stderr
