@@ -437,7 +437,7 @@ class Samples(TokenReader):
         return Where(sample, source, epoch, tuple(spans))
 
     def seen(self, source: int, number: int) -> list[tuple[int, int]]:
-        """Return the samples that hold tokens of a sequence of a source, ascending, each with its pass over the source."""
+        """Return the samples that hold tokens of a sequence of a source, ascending, and the pass of each."""
         found = list[tuple[int, int]]()
         for k, turn in enumerate(self._turns):
             if source not in turn.packing.axis.numbers:

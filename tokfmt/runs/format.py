@@ -13,12 +13,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tokfmt.base.options import LazyAttribute
-from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal
+from tokfmt.core.findings import Audit, Finding, Problem, fatal
 from tokfmt.core.format import Confidence, Format, Hints, Probe
 from tokfmt.core.inspection import Inspection
 from tokfmt.core.reader import TokenReader
@@ -101,34 +101,6 @@ class RunFormat(Format):
     def destination(self, path: AnyPlace, options: Any) -> AnyPlace:
         del options
         raise OptionError(f"{path}: runs are not written. --to NAME writes what the run read in another format")
-
-    def codes(self) -> Mapping[str, Code]:
-        return {
-            "TF811": Code(
-                "the description of a run cannot be read",
-                "It is not TOML, or has a key, a word or a number that a run does not have.",
-            ),
-            "TF812": Code(
-                "the order of a run cannot be read",
-                "An order file or a dataset that the run read is missing or damaged, or a fact that no file states is "
-                "not given. The message names it.",
-            ),
-            "TF813": Code(
-                "an order is not a permutation",
-                "Some samples were read twice or never, or the file was damaged afterwards. The published index maps "
-                "of Pythia's seed 2 are such a file.",
-            ),
-            "TF814": Code(
-                "an order is stale",
-                "It was made for other tokens than those that are there. The framework does not compare them: it reads "
-                "wrong windows, or fails.",
-            ),
-            "TF815": Code(
-                "an order is not what the framework builds",
-                "Built again of the tokens, the seed and the length, it differs. Either the tokens were replaced by "
-                "others of the same number, or another version of the framework made it.",
-            ),
-        }
 
 
 FORMAT = RunFormat()
