@@ -74,7 +74,17 @@ def test_imports_of_a_conversion(tmp_path):
     )
     command = [sys.executable, "-c", program, str(source), str(tmp_path / "out.pbin")]
     ran = subprocess.run(command, capture_output=True, text=True, check=True)
-    homes = ("files_ahead", "flat", "index_ends", "folders", "modalities", "pickled_index", "row_reader", "stage1")
+    homes = (
+        "blocks",
+        "files_ahead",
+        "flat",
+        "index_ends",
+        "folders",
+        "modalities",
+        "pickled_index",
+        "row_reader",
+        "stage1",
+    )
     assert set(ran.stdout.split()) <= {"text.ingest", "text.long_texts", *(f"formats.{home}" for home in homes)}
 
 

@@ -10,7 +10,8 @@ from tokfmt.base.options import given_options, nearest
 from tokfmt.commands.show.show import show
 from tokfmt.errors import OptionError
 from tokfmt.files.place import place_of
-from tokfmt.mix import Samples, shortest
+from tokfmt.mix import Samples, TokenSource, shortest
+from tokfmt.runs.order import RunSource
 from tokfmt.runs.reader import RunReader
 from tokfmt.source.discover import format_of
 from tokfmt.source.open import open_dataset
@@ -115,12 +116,16 @@ def _when(one: SampleRead) -> tuple[int, int]:
 
 def _found(reader: Samples | RunReader, source: int, query: str, tokenizer: str | None) -> list[int]:
     """Return the sequences of a source that a query of `tokfmt show` finds."""
-    of_source = reader.order.sources[source] if isinstance(reader, RunReader) else reader.sources[source]
+    of_source: RunSource | TokenSource
+    eos: EosChoice = "none"
+    if isinstance(reader, RunReader):
+        of_source = reader.order.sources[source]
+    else:
+        of_source = reader.sources[source]
+        eos = of_source.eos_id
     if len(of_source.paths) != 1:
         raise OptionError(f"{printable(of_source.name)}: has several paths. Give the number of a sequence", name="seen")
-    request = SourceRequest.of(
-        shortest(of_source.paths[0]), of_source.format, "none" if isinstance(reader, RunReader) else of_source.eos_id
-    )
+    request = SourceRequest.of(shortest(of_source.paths[0]), of_source.format, eos)
     found = show(request, query, tokenizer=tokenizer, limit=_MATCHES)
     numbers = [one.index for one in found.shown]
     if not numbers:
