@@ -244,8 +244,12 @@ def described(kind: type) -> list[Option]:
     return [
         Option(
             name=f.name,
-            type="|".join(one.__name__ if isinstance(one, type) else str(one) for one in kinds[f.name]),
-            default="" if f.default is MISSING else ("auto" if f.default is None else str(f.default)),
+            type="|".join(
+                "list" if one == tuple[str, ...] else getattr(one, "__name__", str(one)) for one in kinds[f.name]
+            ),
+            default=""
+            if f.default is MISSING or f.default == ()
+            else ("auto" if f.default is None else str(f.default)),
             help=f.metadata.get("help", ""),
         )
         for f in fields(kind)

@@ -122,13 +122,6 @@ def stored_npy(path: Place, width: int = 1) -> Stored:
     return Stored(file, header.begin, header.dtype, header.shape[0], width)
 
 
-def stored_raw(path: Place, dtype: str, width: int = 1) -> Stored:
-    """Open a file of bare integers."""
-    file = open_file(path)
-    kind = np.dtype(dtype)
-    return Stored(file, 0, kind, file.size // (kind.itemsize * width), width)
-
-
 def searched(integers: Integers, first: int = 0, last: int | None = None) -> Iterator[tuple[int, Numbers]]:
     """Yield entries in windows, each with the number of its first."""
     for a, b in windows(first, len(integers) if last is None else last, WINDOW):

@@ -31,15 +31,11 @@ _MANY = 1 << 40
 class ReadOptions:
     """The facts of a run. Those that its order files state are taken from there."""
 
-    framework: Framework | None = option(None, "framework that ran (default: the one whose order files are there)")
-    cache: str | None = option(None, "folder of the order files (default: the path)")
-    root: str | None = option(None, "where the relative paths that order files name begin")
+    framework: Framework | None = option(None, "framework that ran; auto: the one whose order files are there")
+    cache: str | None = option(None, "folder of the order files; auto: the path")
+    root: str | None = option(None, "the folder in which relative paths of order files begin")
     order: str | None = option(None, "beginning of the name of the order file to read, if there are several")
     split: str = option("train", "train, valid or test")
-    paths: tuple[str, ...] = option((), "datasets in the order of the run, with commas, if no order file names them")
-    weights: tuple[str, ...] = option((), "weight of each of the paths, with commas")
-    seed: int | None = option(None, "seed of the order", minimum=0, maximum=(1 << 63) - 1)
-    seq_len: int | None = option(None, "tokens of a sample", minimum=1, maximum=INT32_MAX)
     batch_size: int | None = option(None, "samples of a step, over all ranks", minimum=1, maximum=INT32_MAX)
     batch_schedule: tuple[str, ...] = option((), "SAMPLES:BATCH, with commas: the batch size from a number of samples")
     rampup: tuple[str, ...] = option((), "START,INCREMENT,SAMPLES: batch sizes that grow (rampup_batch_size)")
@@ -47,8 +43,6 @@ class ReadOptions:
     world_size: int = option(1, "data-parallel ranks", minimum=1, maximum=INT32_MAX)
     consumed: int = option(0, "samples that were read before this stretch of the run", minimum=0, maximum=_MANY)
     samples: int | None = option(None, "samples that the run asked for", minimum=1, maximum=_MANY)
-    epoch: int | None = option(None, "epoch, by the numbers of the framework", minimum=0, maximum=INT32_MAX)
-    preshuffled: bool = option(False, "the sequences are samples in the order of training (Pythia)")
     dataloader_type: Literal["single", "cyclic"] = option("single", "megatron: how the loader passes over samples")
     data_sharding: bool = option(True, "megatron: a cyclic loader shuffles the share of each rank by itself")
     extra_token: bool = option(True, "megatron: a sample has one token more, its last label")
@@ -73,22 +67,6 @@ class RunFacts:
         """The folder of the order files."""
         cache = self.given.cache
         return self.home if cache is None else place_named(self.where, cache, self.home)
-
-    def need(self, key: str, why: str) -> Any:
-        """Return a fact that no file states. `why` says where people find it."""
-        value = getattr(self.given, key)
-        if value is None or value == ():
-            raise OptionError(
-                f"{printable(self.where)}: {key} of this run is in none of its files ({why}). "
-                f"Add --from-opt {key}=VALUE, or {key} = VALUE below [run]",
-                name=key,
-            )
-        return value
-
-    def given_paths(self) -> list[Place]:
-        """Return the datasets that the user names, in the order of the run."""
-        paths = self.need("paths", "the run's configuration lists its data")
-        return [place_named(self.where, path, self.home) for path in paths]
 
     def located(self, path: str, by: Place) -> Place:
         """Return where a dataset is that an order file names. Only the user says what is opened: `root`, or a table of
@@ -126,7 +104,6 @@ def facts_of(path: Place, options: ReadOptions) -> RunFacts:
         options,  # a word of the command line is relative to the directory of the user, a key to the file that has it
         root=None if options.root is None else _absolute(options.root),
         cache=None if options.cache is None else _absolute(options.cache),
-        paths=tuple(_absolute(word) for path in options.paths for word in path.split(",")),
     )
     if path.is_dir():
         return RunFacts(path, path, _split_lists(options), None if options.root is None else {"": options.root})

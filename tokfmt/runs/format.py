@@ -2,7 +2,7 @@
 
     tokfmt = 1                    version of the language
     [run]
-    framework = "megatron-core"   the framework that ran
+    framework = "megatron-core"   the framework that ran, by its order files if it is left out
     cache = "cache"               folder of the order files
     root = "."                    where the paths that order files name are now, or a table of old and new beginnings
     batch_size = 512              and further facts that no file states

@@ -7,16 +7,10 @@ from collections.abc import Iterable
 from importlib import import_module
 from types import ModuleType
 
-_HASH = r"[0-9a-f]{32}"
-_MAP = r".+_indexmap_(\d+|None)ns_\d+sl_\d+s"
 ORDER_FILES = {
-    "megatron-core": re.compile(rf"{_HASH}-\w+(-\w+)?-(description\.txt|\w+_index\.npy)"),
-    "megatron-lm": re.compile(rf"({_MAP}|{_HASH})(_(doc|sample|shuffle)_idx|(_sample)?_index)\.npy|{_HASH}\.dsc"),
-    "gpt-neox": re.compile(rf"{_MAP}_\w+pi(_ac)?_(doc|sample|shuffle)_idx\.npy"),
-    "olmo-core": re.compile(r"global_indices_\w+_v1\.npy"),
-    "olmo": re.compile(r"(epoch\d+_)?global_indices\.npy|rank\d+\.tsv\.gz"),
+    "megatron-core": re.compile(r"[0-9a-f]{32}-\w+(-\w+)?-(description\.txt|\w+_index\.npy)"),
 }
-"""The names of the order files of each framework. The others leave none."""
+"""The names of the order files of each framework."""
 
 
 def module_of(framework: str) -> ModuleType:

@@ -33,7 +33,6 @@ from tokfmt.runs.megatron_samples import Blend, Cyclic, Windows, lacks, rebuilt,
 from tokfmt.runs.order import Batches, Order, Pieces, RunSource
 from tokfmt.wording import printable
 
-NEEDS_SEPARATORS = False
 _DESCRIPTION = 1 << 24  # bytes
 
 
@@ -181,8 +180,6 @@ class MegatronOrder(Order):
             self.count = 1 << 40  # it never ends
             if given.samples is not None:
                 self.count = given.samples
-        elif given.preshuffled:
-            raise OptionError("preshuffled: order files shuffle the samples already. Leave it out", name="preshuffled")
         self.facts = {"split": given.split, "loader": given.dataloader_type}
 
     def _opened(self, name: str, width: int = 1) -> Stored:

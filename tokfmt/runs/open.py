@@ -15,7 +15,7 @@ from tokfmt.runs.frameworks import framework_of, module_of
 from tokfmt.runs.order import RunSource
 from tokfmt.runs.reader import RunReader
 from tokfmt.source.open import open_dataset
-from tokfmt.source.request import EosChoice, Reading, SourceRequest
+from tokfmt.source.request import Reading, SourceRequest
 from tokfmt.wording import printable
 
 
@@ -43,14 +43,15 @@ def open_run(facts: RunFacts, hints: Hints) -> RunReader:
     """Open the sources and the order of a run."""
     module = module_of(framework_of_run(facts))
     read: Sequence[RunSource] = module.sources(facts)
-    # Separators are tokens that the run read. Where only they show where documents end, they are looked for.
-    eos: EosChoice = hints.eos_id if hints.eos_id is not None else "none"
-    datasets = [_opened(source, hints, eos if module.NEEDS_SEPARATORS else "none") for source in read]
+    datasets = [_opened(source, hints) for source in read]
     return RunReader(module.order(facts, read, datasets))
 
 
-def _opened(source: RunSource, hints: Hints, eos: EosChoice) -> Dataset:
-    request = SourceRequest(source.paths, source.format, eos, source.options, bos="none", allow_loss=hints.allow_loss)
+def _opened(source: RunSource, hints: Hints) -> Dataset:
+    # The run read separators as any other token.
+    request = SourceRequest(
+        source.paths, source.format, "none", source.options, bos="none", allow_loss=hints.allow_loss
+    )
     opened = open_dataset(request, Reading(jobs=hints.jobs, reads_ends=False))
     if isinstance(opened.reader, RecordReader):
         raise FormatError(source.paths[0], "holds text, and a run reads token IDs")

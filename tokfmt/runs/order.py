@@ -58,11 +58,11 @@ class Pieces(NamedTuple):
 class Batches:
     """The number of samples of each step: constant, growing, or by a schedule."""
 
-    def __init__(self, given: ReadOptions, *, tokens_of_sample: int = 1) -> None:
+    def __init__(self, given: ReadOptions) -> None:
         # sample from which each size holds, and the size
         self._sizes: list[tuple[int, int]] = []
         if given.batch_schedule:
-            self._sizes = [_threshold(entry, tokens_of_sample) for entry in given.batch_schedule]
+            self._sizes = [_threshold(entry) for entry in given.batch_schedule]
             if self._sizes[0][0] != 0 or any(b[0] <= a[0] for a, b in itertools.pairwise(self._sizes)):
                 raise OptionError(
                     "batch_schedule does not begin with 0:BATCH, or does not rise. Write SAMPLES:BATCH in order",
@@ -102,13 +102,13 @@ class Batches:
         return step + (sample - first) // self._sizes[place][1]
 
 
-def _threshold(entry: str, tokens_of_sample: int) -> tuple[int, int]:
+def _threshold(entry: str) -> tuple[int, int]:
     from tokfmt.base.options import parse_count
 
     begin, sign, size = entry.partition(":")
     if not sign:
         raise OptionError(f"batch_schedule {entry!r} is not SAMPLES:BATCH", name="batch_schedule")
-    return parse_count(begin) // tokens_of_sample, parse_count(size)
+    return parse_count(begin), parse_count(size)
 
 
 def _growing(given: ReadOptions) -> list[tuple[int, int]]:
@@ -135,7 +135,6 @@ class Order(ABC):
     sources: tuple[RunSource, ...]
     datasets: tuple[Dataset, ...]  # of the sources, as they are stored
     seq_len: int  # input tokens of a sample
-    cuts_streams: bool = False  # pieces are intervals of a stream, in which documents begin
     extra: int = 1  # 1 if a sample has one token more, its last label
     first: int = 0  # number of the first sample that this stretch of the run read
     count: int  # number after the last
@@ -164,26 +163,12 @@ class Order(ABC):
     def ranks(self, step: int) -> list[Numbers]:
         """Return the samples of each rank in a step, in the order in which it reads them."""
 
-    def drawn(self, first: int, last: int) -> Mapping[int, int]:
-        """Return the number of tokens of each source in samples `first <= k < last`. Reads no token."""
-        total = np.zeros(len(self.sources), np.int64)
-        for a in range(first, last, 1 << 16):
-            pieces = self.pieces(np.arange(a, min(last, a + (1 << 16))))
-            total += np.bincount(pieces.source, pieces.length, len(self.sources)).astype(np.int64)
-        return dict(enumerate(total.tolist()))
-
     def look(self, *, deep: bool) -> Iterator[Finding | Problem]:  # noqa: ARG002
         """Yield what a check finds: order files that are damaged, stale, or not what the framework writes."""
         return iter(())
 
     def close(self) -> None:  # noqa: B027 - no files
         """Close the order files."""
-
-    def strided(self, step: int) -> list[Numbers]:
-        """Return the shares of ranks of which each takes every `world_size`-th sample of a step."""
-        first, last = self.batches.samples_of(step)
-        taken = np.arange(first, last)
-        return [taken[rank :: self.world_size] for rank in range(self.world_size)]
 
     def in_micro_batches(self, step: int, micro: int) -> list[Numbers]:
         """Return the shares of ranks that take micro batches in turn."""

@@ -18,6 +18,7 @@ from tokfmt.runs.order import Order, Pieces
 from tokfmt.wording import counted
 
 _WINDOW = 1 << 18  # tokens read at once
+_NO_BATCHES = "no file states the batch size, so that steps are not known: --from-opt batch_size=B, or --batch-size B"
 _T = TypeVar("_T", bound=np.generic)
 
 
@@ -71,12 +72,15 @@ class RunReader(TokenReader):
             tokens=count * self.seq_len,
             sample_length=self.seq_len,
             pad_id=order.pad_id,
-            notes=order.notes,
+            notes=(*order.notes, *([] if order.batches.is_known else [_NO_BATCHES])),
             extras={
                 "framework": order.framework,
                 **order.facts,
                 "order": "from files" if order.from_files else "built again",
-                "sources": len(order.sources),
+                "sources": ", ".join(
+                    source.name if source.weight is None else f"{source.name} {source.weight:.4g}"
+                    for source in order.sources
+                ),
             },
         )
 
@@ -171,22 +175,7 @@ class RunReader(TokenReader):
         begins = np.zeros((len(samples), width), np.bool_)
         begins[:, 0] = True
         begins[pieces.row[pieces.length > 0], columns[pieces.length > 0]] = True
-        self._inner_begins(pieces, columns, begins)
         return _Rows(tokens, filled, begins)
-
-    def _inner_begins(self, pieces: Pieces, columns: Numbers, begins: NDArray[np.bool_]) -> None:
-        """Mark where documents begin inside of pieces of a stream."""
-        for source in np.unique(pieces.source).tolist():
-            spans = self.datasets[source].spans
-            if not self.order.cuts_streams:
-                continue
-            for at in np.flatnonzero(pieces.source == source).tolist():
-                start, stop = int(pieces.start[at]), int(pieces.start[at] + pieces.length[at])
-                first, last = spans.at(start), spans.at(max(stop - 1, start))
-                if first is None or last is None or last <= first:
-                    continue
-                inner = spans.extents(first + 1, last + 1)[0]
-                begins[pieces.row[at], columns[at] + inner - start] = True
 
     def _flat(self, start: int, stop: int, field: Callable[[_Rows], NDArray[_T]]) -> NDArray[_T]:
         """Return a field for an interval of positions, read in windows of samples."""
