@@ -25,7 +25,7 @@ STREAMS = {
     "hdf5": "x.h5",
 }
 """The formats in which only separators mark boundaries."""
-TEXTS = {"internevo", "webdataset", "tfrecord", "arrayrecord", "jsonl", "text", "recipe"}
+TEXTS = {"internevo", "webdataset", "tfrecord", "arrayrecord", "jsonl", "text", "recipe", "run"}
 """The formats of records, and of what is computed."""
 
 

@@ -59,6 +59,7 @@ def test_every_format_is_identified():
     named = {tokfmt.info(FIXTURES / name, **words).format for name, words in DATASETS.items()}
     others = {
         "recipe": FIXTURES / "recipe" / "mix.toml",
+        "run": FIXTURES / "runs" / "megatron_core" / "run.toml",
         "jsonl": CORPUS,
         "internevo": FIXTURES / "internevo" / "sft",
         "arrayrecord": FIXTURES / "arrayrecord" / "example_inputs.array_record",

@@ -567,7 +567,7 @@ FORMATS = {
     "hdf5": "convert to hdf5", "flat-tokens": "convert to flat-tokens", "arrow": "convert to arrow",
     "datatrove": "convert to datatrove", "litdata": "convert to litdata", "llmc": "convert to llmc",
     "mds": "convert to mds", "megatron": "convert to megatron", "nanogpt": "convert to nanogpt",
-    "olmo": "convert to olmo", "webdataset": "convert to webdataset", "tfrecord": "convert to tfrecord", "arrayrecord": "convert to arrayrecord", "array": "convert to array", "parquet": "convert to parquet", "tape": "convert to tape", "recipe": "recipe",
+    "olmo": "convert to olmo", "webdataset": "convert to webdataset", "tfrecord": "convert to tfrecord", "arrayrecord": "convert to arrayrecord", "array": "convert to array", "parquet": "convert to parquet", "tape": "convert to tape", "recipe": "recipe", "run": "",
     "internevo": "", "levanter": "", "litgpt-packed": "", "text": "",
 }  # fmt: skip
 """The maker of each format; of those that tokfmt only reads there is none."""

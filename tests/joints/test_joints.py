@@ -143,4 +143,4 @@ def test_every_joint_is_in_the_table():
 
 def test_formats_that_only_are_read_cannot_be_written():
     for name, maker in FORMATS.items():
-        assert bool(maker) != (name in ("internevo", "levanter", "litgpt-packed", "text"))
+        assert bool(maker) != (name in ("internevo", "levanter", "litgpt-packed", "run", "text"))

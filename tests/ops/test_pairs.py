@@ -78,7 +78,7 @@ def pairs(without=()):
 
 
 def test_the_formats_are_those():
-    read_only = {"recipe", "internevo", "levanter", "litgpt-packed", "text"}
+    read_only = {"recipe", "run", "internevo", "levanter", "litgpt-packed", "text"}
     assert set(registered.names()) - read_only == set(NAMES)
 
 

@@ -138,6 +138,12 @@ def test_whole_caches_have_no_finding():
     assert findings(home / "cache_noweights_capped", root=home) == set()
 
 
+def test_what_cannot_be_read_has_a_finding(tmp_path):
+    (tmp_path / "run.toml").write_text("tokfmt = 1\n[run]\nseed_of = 3\n")
+    assert findings(tmp_path / "run.toml") == {"TF811"}
+    assert findings(RUNS / "megatron_core" / "cache_blend", root=tmp_path) == {"TF812"}
+
+
 def test_damaged_and_stale_caches_are_found(tmp_path):
     """A shuffle that repeats a window, tokens that were replaced by fewer, and an order of another seed."""
     home = tmp_path / "set"

@@ -75,7 +75,7 @@ def test_remedies_give_options_of_formats_a_value():
 
 
 OF_OTHERS = {
-    "--append-eod", "--data-args-path", "--data-path", "--per-dataset-sequences-path", "--per-split-data-args-path",
+    "--append-eod", "--data-args-path", "--data-cache-path", "--data-path", "--per-dataset-sequences-path", "--per-split-data-args-path",
     "--high", "--low", "--profile",
 }  # fmt: skip
 """Options of Megatron-LM, h5repack and aws."""

@@ -41,7 +41,7 @@ class ReadOptions:
     rampup: tuple[str, ...] = option((), "START,INCREMENT,SAMPLES: batch sizes that grow (rampup_batch_size)")
     micro_batch_size: int = option(1, "samples of a micro batch of one rank", minimum=1, maximum=INT32_MAX)
     world_size: int = option(1, "data-parallel ranks", minimum=1, maximum=INT32_MAX)
-    consumed: int = option(0, "samples that were read before this stretch of the run", minimum=0, maximum=_MANY)
+    consumed: int | None = option(None, "samples read before this stretch; auto: 0", minimum=0, maximum=_MANY)
     samples: int | None = option(None, "samples that the run asked for", minimum=1, maximum=_MANY)
     dataloader_type: Literal["single", "cyclic"] = option("single", "megatron: how the loader passes over samples")
     data_sharding: bool = option(True, "megatron: a cyclic loader shuffles the share of each rank by itself")

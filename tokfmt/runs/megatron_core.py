@@ -172,10 +172,10 @@ class MegatronOrder(Order):
             which.most = len(windows) - 1
         self.blend = Blend(windows, which, numbers)
         self.loader: Cyclic | None = None
-        self.first, self.count = given.consumed, self.blend.count
+        self.first, self.count = given.consumed or 0, self.blend.count
         if given.dataloader_type == "cyclic":
             self.loader = Cyclic(
-                self.blend.count, given.micro_batch_size, given.world_size, given.consumed, sharding=given.data_sharding
+                self.blend.count, given.micro_batch_size, given.world_size, self.first, sharding=given.data_sharding
             )
             self.count = 1 << 40  # it never ends
             if given.samples is not None:

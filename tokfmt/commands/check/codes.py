@@ -14,7 +14,7 @@
     TF57x   text              formats/text.py                  TF80x   recipe       mix/format.py
     TF60x   megatron          formats/megatron.py              TF90x   any dataset  opening
     TF61x   megatron          formats/megatron.py              TF91x   any dataset  its manifest and its directory
-    TF62x   llmc              formats/llmc.py
+    TF62x   llmc              formats/llmc.py                  TF81x   run          runs/format.py
     TF64x   nanogpt           formats/nanogpt.py               TF92x   any dataset  --tokenizer
     TF66x   parquet           formats/arrow                    TF93x   any dataset  --against
     TF68x   arrow             formats/arrow                    TF94x   any dataset  its content
