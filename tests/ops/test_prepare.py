@@ -254,7 +254,7 @@ def test_ids_beside_text(corpora, tmp_path):
         ('path = "x.pbin"\nfilter = "garbage"', "its filter has rules on text, but it holds token IDs"),
         ('path = "x.jsonl"\nfilter = "noise"', 'there is no filter "noise"'),
         ('path = "x.jsonl"\nfilter = "garbag"', "Did you mean garbage"),
-        ('path = "x.jsonl"\ntext = "b"', "the recipe names no tokenizer"),
+        ('path = "x.jsonl"\ntext = "b"', 'found the field "text". text = "NAME" reads another one'),
         ('path = "x.jsonl"', "the recipe names no tokenizer. Add tokenizer = .NAME. to the recipe"),
     ],
 )

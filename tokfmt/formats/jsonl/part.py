@@ -275,7 +275,7 @@ def first_record(parts: Iterable[Part], options: ReadOptions, *, is_lenient: boo
                 return _of_ids(value, (first,), (), options, SECOND[first])._replace(fields=fields)
             text = document if isinstance(document, Fault) else texts.extract(value)
             shown = named[0] if len(named) == 1 else _kind_of(value_at(value, keys["ids"]), text)
-            if stated is None and shown == "text":
+            if stated is None and shown == "text" and (is_lenient or not isinstance(text, Fault)):
                 return First("text", keys["text"], fields=fields)
             if shown == "ids" if stated is None else isinstance(value, dict):
                 is_chosen = stated is not None or "ids" in named
