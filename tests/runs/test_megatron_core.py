@@ -19,7 +19,7 @@ SETS = [
     ("megatron_core", "cache_noweights_exhaustive", "expected_noweights_exhaustive.json", {}),
     *((f"megatron_core_{version}", "cache", "expected_blend.json", {}) for version in ("0.5.0", "0.8.0", "0.12.0")),
 ]
-CYCLIC = {"micro_batch_size": 2, "world_size": 2, "batch_size": 8, "dataloader_type": "cyclic"}
+CYCLIC = {"micro_batch_size": 2, "world_size": 2, "batch_size": 8, "dataloader_type": "cyclic", "samples": 1000}
 PHASES = [
     ("blend", "blend_single", "first", {"micro_batch_size": 2, "world_size": 2, "batch_size": 8}),
     ("blend", "blend_single", "resumed", {"micro_batch_size": 1, "world_size": 4, "batch_size": 8, "consumed": 160}),
@@ -171,6 +171,25 @@ def test_a_cut_order_file_is_an_error_with_its_path(tmp_path, size):
     done = commands.run("stats", home / "cache_noextra", "--from-opt", f"root={home}")
     assert done.returncode == 3
     assert samples.name in done.stderr
+
+
+@pytest.mark.parametrize("length", [0, -1, 10**15, "64", None, True])
+def test_a_length_that_no_sample_has_is_an_error(tmp_path, length):
+    home = tmp_path / "set"
+    shutil.copytree(RUNS / "megatron_core", home)
+    (text,) = (home / "cache_noextra").glob("*-description.txt")
+    text.write_text(json.dumps({**json.loads(text.read_text()), "sequence_length": length}))
+    for command in ("info", "stats"):
+        done = commands.run(command, home / "cache_noextra", "--from-opt", f"root={home}", check=3)
+        assert text.name in done.stderr
+    assert findings(home / "cache_noextra", root=home) == {"TF812"}
+
+
+def test_a_cyclic_loader_has_an_end():
+    home = RUNS / "megatron_core"
+    options = {key: value for key, value in CYCLIC.items() if key != "samples"}
+    done = commands.run("info", home / "cache_cyclic", *words_of({"root": home, **options}), check=2)
+    assert "samples=" in done.stderr
 
 
 def test_a_pickled_order_file_is_not_loaded(tmp_path):

@@ -93,7 +93,7 @@ class Stored:
                 offset=self.begin + (first * self.width + wrong) * self.dtype.itemsize,
                 expected="0 or more" if top is None else f"0 to {top:,}",
                 found=int(found[wrong]),
-                remedy="Copy it again, or let tokfmt rebuild the order",
+                remedy="Copy it again",
             )
 
     def take(self, numbers: Numbers) -> Numbers:

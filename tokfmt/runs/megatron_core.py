@@ -29,11 +29,12 @@ from tokfmt.files.place import Place
 from tokfmt.model.dataset import Dataset
 from tokfmt.runs.arrays import WINDOW, Integers, Numbers, Stored, is_permutation, stored_npy
 from tokfmt.runs.facts import RunFacts
-from tokfmt.runs.megatron_samples import Blend, Cyclic, Windows, lacks, rebuilt, sizes_of, split_bounds
+from tokfmt.runs.megatron_samples import Blend, Cyclic, Windows, lacks, rebuilt, sizes_of
 from tokfmt.runs.order import Batches, Order, Pieces, RunSource
 from tokfmt.wording import printable
 
 _DESCRIPTION = 1 << 24  # bytes
+_LONGEST = 1 << 24  # tokens of a sample, as of a recipe
 
 
 class _Described(NamedTuple):
@@ -124,11 +125,13 @@ def _words(content: Mapping[str, Any]) -> str:
     return f"{printable(str(content.get('dataset_path')))}, {content.get('num_samples')} samples"
 
 
-def _number(content: Mapping[str, Any], key: str, where: Place) -> int:
-    value = content.get(key)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise CorruptError(where, f"states {key} {printable(str(value))}", expected="a whole number")
-    return value
+def _length(content: Mapping[str, Any], where: Place) -> int:
+    """Return the input tokens of a sample."""
+    length = content.get("sequence_length")
+    if not isinstance(length, int) or isinstance(length, bool) or not 1 <= length <= _LONGEST:
+        expected = f"a whole number from 1 to {_LONGEST:,}"
+        raise CorruptError(where, "states a sequence_length", expected=expected, found=printable(str(length)))
+    return length
 
 
 def sources(facts: RunFacts) -> list[RunSource]:
@@ -160,7 +163,7 @@ class MegatronOrder(Order):
         self.sources, self.datasets, self.cache, self.given = tuple(read), tuple(datasets), cache, given
         where = cache.there / f"{cache.datasets[0].stem}-description.txt"
         first = cache.datasets[0].content
-        self.seq_len, self.extra = _number(first, "sequence_length", where), int(given.extra_token)
+        self.seq_len, self.extra = _length(first, where), int(given.extra_token)
         self.pad_id, self.world_size = given.pad_id or 0, given.world_size
         self.batches = Batches(given)
         self._files = list[Stored]()
@@ -177,9 +180,9 @@ class MegatronOrder(Order):
             self.loader = Cyclic(
                 self.blend.count, given.micro_batch_size, given.world_size, self.first, sharding=given.data_sharding
             )
-            self.count = 1 << 40  # it never ends
-            if given.samples is not None:
-                self.count = given.samples
+            if given.samples is None:
+                raise OptionError("a cyclic loader never ends. Add samples=N, the samples of the run", name="samples")
+            self.count = given.samples
         self.facts = {"split": given.split, "loader": given.dataloader_type}
 
     def _opened(self, name: str, width: int = 1) -> Stored:
@@ -217,8 +220,6 @@ class MegatronOrder(Order):
         numbers = self.blend.holding(source, sequence, start, stop)
         if self.loader is None:
             return numbers
-        if self.count == 1 << 40:
-            raise OptionError("a cyclic loader never ends. Add samples=N, the samples of the run", name="samples")
         every = np.arange(self.first, self.count)
         return every[np.isin(self.numbers(every), numbers)]
 
@@ -248,11 +249,9 @@ def _look_at(windows: Windows, one: _Described, there: Place, split: str, *, dee
     bounds = (0, len(sizes))
     matrix = content.get("split_matrix")
     number = {"train": 0, "valid": 1, "test": 2}.get(split, 0)
-    if isinstance(matrix, list) and number < len(matrix) and isinstance(matrix[number], list):
+    if isinstance(matrix, list) and number < len(matrix) and _are_shares(matrix[number]):
         low, high = matrix[number]
         bounds = (round(low * len(sizes)), round(high * len(sizes)))
-    elif isinstance(content.get("split"), str) and matrix is None and "path_prefix" in content:
-        bounds = split_bounds(str(content["split"]), len(sizes))[number]
     per = int(sizes[bounds[0] : bounds[1]].sum())
     epochs = len(windows.documents) // max(bounds[1] - bounds[0], 1)
     expected = max(0, epochs * per - windows.extra) // windows.seq_len
@@ -273,8 +272,10 @@ def _rebuilt_unlike(
     windows: Windows, sizes: Numbers, bounds: tuple[int, int], content: Mapping[str, Any], place: Place
 ) -> Iterator[Finding]:
     asked, seed = content.get("num_samples"), content.get("random_seed")
-    if not isinstance(seed, int) or not (asked is None or isinstance(asked, int)):
+    if not isinstance(seed, int) or not 0 <= seed < 1 << 32 or not (asked is None or isinstance(asked, int)):
         return
+    if not windows.count or (asked is not None and asked > windows.count):
+        return  # Megatron-Core makes as many samples as are asked for, so the description is of another order.
     fresh = rebuilt(sizes, bounds, asked, windows.seq_len, windows.extra, seed, separate=True)
     pairs: list[tuple[str, Integers, Integers]] = [
         ("document index", windows.documents, fresh[0]),
@@ -290,6 +291,16 @@ def _rebuilt_unlike(
             f"the {' and the '.join(unlike)} are not what Megatron-Core builds of these tokens, this seed and this "
             "length: the tokens were replaced, or other code made them. The answers follow the files",
         )
+
+
+def _are_shares(pair: object) -> bool:
+    """Return True for the bounds of a split, two shares of all documents."""
+    return (
+        isinstance(pair, list)
+        and len(pair) == 2
+        and all(isinstance(one, (int, float)) for one in pair)
+        and (0 <= pair[0] <= pair[1] <= 1)
+    )
 
 
 def _are_equal(ours: Integers, theirs: Integers) -> bool:

@@ -1,11 +1,10 @@
-"""What Megatron-Core, Megatron-LM, GPT-NeoX and Nanoset share: splits, blends, the index of samples, and loaders.
+"""The samples of Megatron: blends, the index of samples, and loaders.
 
     documents   of the split, repeated and shuffled: the document index
     windows     of `seq_len + extra` tokens over them, by the sample index
     shuffle     the window of each sample
 
-Sources: `megatron/core/datasets` of Megatron-Core 0.5 to 0.16, `megatron/data` of Megatron-LM v2.6 to 23.06, and
-`megatron/data` of GPT-NeoX; found by running them.
+Source: `megatron/core/datasets` of Megatron-Core 0.5 to 0.16, found by running them.
 """
 
 from __future__ import annotations
@@ -16,44 +15,20 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.errors import CorruptError, FormatError
+from tokfmt.errors import CorruptError, FormatError, OptionError
 from tokfmt.files.place import Place
 from tokfmt.model.dataset import Dataset
 from tokfmt.runs.arrays import Held, Integers, Numbers, places_of, random_permutation
 from tokfmt.runs.order import Pieces
 from tokfmt.wording import printable
 
+_EMPTY = 1 << 20  # empty documents in a window, at most
+
 
 def sizes_of(dataset: Dataset) -> Numbers:
     """Return the length of each sequence with its separator."""
     starts, stops = dataset.spans.extents(0, dataset.spans.count)[:2]
     return stops - starts
-
-
-def split_bounds(split: str, count: int) -> list[tuple[int, int]]:
-    """Return the documents `first <= d < last` of train, valid and test, for a split such as "90,10,0"."""
-    shares = [float(word) for word in split.replace("/", ",").split(",")]
-    total, ends = sum(shares), [0.0]
-    for share in shares:
-        ends.append(ends[-1] + share / total)
-    return [(round(low * count), round(high * count)) for low, high in zip(ends, ends[1:], strict=False)]
-
-
-def blend(weights: NDArray[np.float64], size: int) -> tuple[NDArray[np.int16], Numbers]:
-    """Return the dataset of each sample, and its number there: always the dataset that lags most behind its weight."""
-    which, numbers = np.empty(size, np.int16), np.empty(size, np.int64)
-    taken = [0.0] * len(weights)
-    shares = weights.tolist()
-    for at in range(size):
-        turn = max(at, 1.0)
-        lag, chosen = -np.inf, 0
-        for k, share in enumerate(shares):
-            behind = share * turn - taken[k]
-            if behind > lag:
-                lag, chosen = behind, k
-        which[at], numbers[at] = chosen, int(taken[chosen])
-        taken[chosen] += 1.0
-    return which, numbers
 
 
 def sample_index(lengths: Numbers, seq_len: int, extra: int, windows: int) -> Numbers:
@@ -98,8 +73,14 @@ class Windows:
             )
         low, high = self.samples.take(at), self.samples.take(at + 1)
         counts = high[:, 0] - low[:, 0] + 1
-        if len(counts) and int(counts.min()) < 1:
-            raise CorruptError(self.where, "the sample index does not rise", remedy="It is damaged: copy it again")
+        if len(counts) and not 1 <= int(counts.min()) <= int(counts.max()) <= self.seq_len + _EMPTY:
+            raise CorruptError(
+                self.where,
+                "the sample index does not rise by the documents of a window",
+                expected=f"1 to {self.seq_len + _EMPTY:,} documents",
+                found=int(counts.min()) if int(counts.min()) < 1 else int(counts.max()),
+                remedy="Copy it again",
+            )
         total = int(counts.sum())
         before = np.cumsum(counts) - counts
         inside = np.arange(total) - np.repeat(before, counts)
@@ -172,8 +153,6 @@ def rebuilt(
     """
     numbers = np.arange(*bounds, dtype=np.int32)
     per = int(sizes[bounds[0] : bounds[1]].sum())
-    if per <= extra:
-        raise ValueError("the split has no tokens")
     epochs = 1
     if asked is not None:
         epochs = max(1, -(-(asked * seq_len + extra) // per))
@@ -240,7 +219,10 @@ class Cyclic:
         self.count, self.micro, self.ranks, self.consumed, self.sharding = count, micro, ranks, consumed, sharding
         self.together = micro * ranks
         if count < self.together:
-            raise ValueError("the dataset has fewer samples than one micro batch of all ranks")
+            raise OptionError(
+                f"the run has {count:,} samples, fewer than a micro batch of {micro:,} on each of {ranks:,} ranks",
+                name="micro_batch_size",
+            )
         self._drawn: dict[tuple[int, int], Numbers] = {}
         self._made = [np.empty((0, micro), np.int64) for _ in range(ranks)]
         self._consumed = [consumed] * ranks

@@ -4,8 +4,8 @@
     number     of a sample in the dataset of the framework, before its loader
     piece      an interval of the stored tokens of one source, separators included
 
-A module of a framework defines `sources(facts)` and `order(facts, datasets)`, and recognizes its order files by
-`order_files(names)`.
+A module of a framework defines `sources(facts)` and `order(facts, sources, datasets)`; `frameworks.ORDER_FILES` has the
+names of its order files.
 """
 
 from __future__ import annotations
@@ -108,12 +108,14 @@ def _threshold(entry: str) -> tuple[int, int]:
     begin, sign, size = entry.partition(":")
     if not sign:
         raise OptionError(f"batch_schedule {entry!r} is not SAMPLES:BATCH", name="batch_schedule")
+    if parse_count(size) < 1:
+        raise OptionError(f"batch_schedule {entry!r} has a step without samples", name="batch_schedule")
     return parse_count(begin), parse_count(size)
 
 
 def _growing(given: ReadOptions) -> list[tuple[int, int]]:
     """Return the sizes of Megatron's rampup_batch_size: START, INCREMENT and the SAMPLES after which it ends."""
-    if given.batch_size is None or len(given.rampup) != 3:
+    if given.batch_size is None or len(given.rampup) != 3 or not all(map(str.isdecimal, given.rampup)):
         raise OptionError("rampup is START,INCREMENT,SAMPLES, and needs batch_size", name="rampup")
     start, increment, ramp = map(int, given.rampup)
     sizes, consumed = list[tuple[int, int]](), 0
