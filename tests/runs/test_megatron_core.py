@@ -185,6 +185,16 @@ def test_a_length_that_no_sample_has_is_an_error(tmp_path, length):
     assert findings(home / "cache_noextra", root=home) == {"TF812"}
 
 
+@pytest.mark.parametrize("content", [[], 5, [5], [{}], [{"class": "../x"}]])
+def test_a_description_without_datasets_is_an_error(tmp_path, content):
+    home = tmp_path / "set"
+    shutil.copytree(RUNS / "megatron_core", home)
+    (text,) = (home / "cache_blend").glob("*BlendedDataset-train-description.txt")
+    text.write_text(json.dumps({"class": "BlendedDataset", "datasets": content}))
+    done = commands.run("info", home / "cache_blend", "--from-opt", f"root={home}", check=3)
+    assert text.name in done.stderr
+
+
 def test_a_cyclic_loader_has_an_end():
     home = RUNS / "megatron_core"
     options = {key: value for key, value in CYCLIC.items() if key != "samples"}

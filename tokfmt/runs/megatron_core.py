@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -92,8 +93,6 @@ def _cache_of(facts: RunFacts) -> _Cache:
     suffix = top.stem.removeprefix(top.stem.split("-")[0]).replace("BlendedDataset", "{}")
     inner = list[_Described]()
     for content in top.content["datasets"]:
-        if not isinstance(content, Mapping):
-            raise CorruptError(there / f"{top.stem}-description.txt", "lists a dataset that is not an object")
         hashed = hashlib.md5(json.dumps(content, indent=4).encode(), usedforsecurity=False).hexdigest()
         inner.append(_Described(hashed + suffix.format(content.get("class", "GPTDataset")), content))
     return _Cache(there, top, inner)
@@ -111,12 +110,19 @@ def _described(path: Place) -> Mapping[str, Any]:
         file.close()
     if not isinstance(content, Mapping):
         raise CorruptError(path, "is not a JSON object", remedy="Copy it again")
+    inner = content.get("datasets", [content])
+    if not isinstance(inner, list) or not inner or not all(map(_is_description, inner)):
+        raise CorruptError(path, "does not describe the datasets of a run", remedy="Copy it again")
     return content
 
 
+def _is_description(content: object) -> bool:
+    return isinstance(content, Mapping) and re.fullmatch(r"\w+", str(content.get("class", ""))) is not None
+
+
 def _first(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    datasets = content.get("datasets")
-    return datasets[0] if isinstance(datasets, list) and datasets and isinstance(datasets[0], Mapping) else content
+    first: Mapping[str, Any] = content.get("datasets", [content])[0]
+    return first
 
 
 def _words(content: Mapping[str, Any]) -> str:
@@ -288,7 +294,7 @@ def _rebuilt_unlike(
             "TF815",
             "warning",
             str(place),
-            f"the {' and the '.join(unlike)} are not what Megatron-Core builds of these tokens, this seed and this "
+            f"Megatron-Core builds another {' and another '.join(unlike)} of these tokens, this seed and this "
             "length: the tokens were replaced, or other code made them. The answers follow the files",
         )
 
