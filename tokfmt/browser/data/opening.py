@@ -20,6 +20,7 @@ from functools import partial
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from tokfmt import registry
 from tokfmt.browser.data.rows import RecordSource, View, Viewport
 from tokfmt.core.format import Format, Hints
 from tokfmt.core.loss_mask import counted_of, padding_of
@@ -27,15 +28,17 @@ from tokfmt.core.losses import READS
 from tokfmt.core.reader import Layout, Separators, TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import CorruptError, FormatError, SourceChangedError, TokfmtError, TruncatedError, UnsupportedError
+from tokfmt.files.file import File
 from tokfmt.files.place import Place, place_of
 from tokfmt.files.store import Identity
 from tokfmt.files.store import Kind as KindOfPlace
 from tokfmt.model.select import Rows
 from tokfmt.registry import of_prefix
 from tokfmt.run.progress import Progress
-from tokfmt.source.discover import format_of
-from tokfmt.source.manifest import found_as_written
-from tokfmt.source.open import open_dataset
+from tokfmt.source.content import Manifest
+from tokfmt.source.discover import identified
+from tokfmt.source.manifest import found_as_written, read_manifest
+from tokfmt.source.open import find_one, open_dataset
 from tokfmt.source.request import (
     Reading,
     SourceFiles,
@@ -80,6 +83,7 @@ class Opening(NamedTuple):
         pending: What `grown` adds: "documents", "index", "records"; "" if it adds nothing.
         starts: It grows without a key.
         damage: The error that prevents growing, so that only tokens are shown; "" without one.
+        manifest: The manifest beside it; None if it was not read.
     """
 
     request: SourceRequest
@@ -90,24 +94,33 @@ class Opening(NamedTuple):
     pending: str = ""
     starts: bool = True
     damage: str = ""
+    manifest: Manifest | None = None
 
-    def grown(self, tokenizer: TokenizerHandle | None = None, progress: Progress | None = None) -> Opening:
+    def grown(
+        self,
+        tokenizer: TokenizerHandle | None = None,
+        progress: Progress | None = None,
+        dataset: SourceFiles | None = None,
+    ) -> Opening:
         """Open all documents or records, however long it takes, and keep the samples.
 
         Args:
             tokenizer: The tokenizer, which may know the separator.
             progress: The progress of a scan.
+            dataset: The dataset, if all its files were found.
 
         Raises:
             TokfmtError: The dataset cannot be read, or the ends of its documents are unknown.
         """
-        whole = _whole(self.request, self.format, tokenizer, progress)
+        name = self.format.name if self.format else self.request.format
+        whole = _whole(replace(_readable(self.request), format=name), dataset, tokenizer, progress)
         fresh = {view.name for view in whole.views}
         kept = tuple(view for view in self.views if view.name == "samples" and view.name not in fresh)
         notes = tuple(dict.fromkeys((*whole.notes, *self.notes)))
         first = tuple(view for view in kept if view.has_prompts)
         last = tuple(view for view in kept if not view.has_prompts)
-        return whole._replace(views=first + whole.views + last, notes=notes)
+        views = first + whole.views + last
+        return whole._replace(request=self.request, views=views, notes=notes, manifest=self.manifest)
 
     def to_count(self, tokenizer: TokenizerHandle | None, *, as_stored: bool) -> Source:
         """Open the dataset once more, for a pass over all of it, whose end must not close the readers of the screen.
@@ -121,7 +134,7 @@ class Opening(NamedTuple):
         """
         request, format_, separator = self.request, self.format, self.separator
         if self.damage and format_ is not None:
-            shown = _glimpse(request, format_)
+            shown = _glimpse(request, SourceFiles(place_of(request.paths[0]), format_, ()))
             if shown is not None:
                 return Source((place_of(request.paths[0]),), format_, shown.views[0].reader, separator, self.notes)
         wanted = replace(request.accepting(READS["browse"] | {"invalid-lines"}), ignore_manifest=True)
@@ -147,28 +160,46 @@ def opened(request: SourceRequest) -> Opening:
     Raises:
         TokfmtError: The dataset cannot be read.
     """
-    path = place_of(request.paths[0])
-    format_, small = format_of(path, request.format), is_small(path)
-    first = _first(replace(request.accepting(READS["browse"]), ignore_manifest=True), format_, small=small)
-    first = first._replace(request=request)
-    if not small or first.damage or not first.pending or _tokens(first) > SMALL:
-        return first
+    small, wanted = is_small(place_of(request.paths[0])), _readable(request)
+    dataset = find_one(wanted)[0] if small else _unlisted(wanted)
     try:
-        return first.grown()
-    except TokfmtError as error:
-        return first._replace(notes=(*first.notes, str(error)), pending="")
+        first = _first(wanted, dataset, small=small)._replace(request=request, manifest=dataset.manifest)
+        if small and not first.damage and first.pending and _tokens(first) <= SMALL:
+            try:
+                first = first.grown(dataset=dataset)
+            except TokfmtError as error:
+                first = first._replace(notes=(*first.notes, str(error)), pending="")
+        return first
+    finally:
+        dataset.close()
 
 
-def _first(request: SourceRequest, format_: Format, *, small: bool) -> Opening:
+def _readable(request: SourceRequest) -> SourceRequest:
+    """Return a request that reads what can be shown, although a manifest contradicts it."""
+    return replace(request.accepting(READS["browse"]), ignore_manifest=True)
+
+
+def _unlisted(request: SourceRequest) -> SourceFiles:
+    """Return the dataset of a request without a list of its files, which may take long."""
+    path, opened, manifest = of_prefix(place_of(request.paths[0])), dict[Place, File](), None
+    if request.format:
+        format_ = registry.get(request.format)
+    else:
+        format_, opened, manifest = identified(path)
+    path = format_.canonical(path)
+    return SourceFiles(path, format_, (), opened=opened, manifest=manifest or read_manifest(path))
+
+
+def _first(request: SourceRequest, dataset: SourceFiles, *, small: bool) -> Opening:
     """Open the stored samples, the tokens without the index, or the documents or records."""
-    rows = viewed(request, format_, "samples")
-    first = _samples(rows, format_) if rows is not request else None if small else _glimpse(request, format_)
+    rows = viewed(request, dataset.format, "samples")
+    first = _samples(rows, dataset) if rows is not request else None if small else _glimpse(request, dataset)
     if first is not None:
         return first
     try:
-        return _at_once(request, format_, small=small)
+        return _whole(request, dataset) if small else _at_once(request, dataset)
     except (TruncatedError, CorruptError) as error:
-        if (shown := _glimpse(request, format_)) is None:
+        if (shown := _glimpse(request, dataset)) is None:
             raise
         return shown._replace(notes=(str(error),), pending="", damage=str(error))
 
@@ -178,17 +209,16 @@ def _tokens(opening: Opening) -> int:
     return reader.info.size if isinstance(reader, RecordReader) else reader.info.tokens
 
 
-def _stored(request: SourceRequest, format_: Format) -> Source:
-    """Open the dataset as it is stored, without listing its files, which may take long."""
+def _stored(request: SourceRequest, dataset: SourceFiles) -> Source:
+    """Open the dataset as it is stored."""
     wanted = replace(request, allow_loss=request.allow_loss | {"tail"})
-    files = [SourceFiles(place_of(path), format_, ()) for path in request.paths]
-    return open_dataset(wanted, Reading(as_stored=True), files)
+    return open_dataset(wanted, Reading(as_stored=True, keeps_files=True), [dataset])
 
 
-def _samples(request: SourceRequest, format_: Format) -> Opening | None:
+def _samples(request: SourceRequest, dataset: SourceFiles) -> Opening | None:
     """Open the stored samples; None if the format has no samples."""
     try:
-        source = _stored(request, format_)
+        source = _stored(request, dataset)
     except UnsupportedError:
         return None
     reader = source.reader
@@ -196,7 +226,7 @@ def _samples(request: SourceRequest, format_: Format) -> Opening | None:
         return None
     view = View("samples", Viewport(reader), as_stored=True, has_prompts=_has_prompts(reader))
     starts = reader.info.tokens <= AT_ONCE
-    return Opening(request, format_, (view,), source.separator, source.notes, "documents", starts)
+    return Opening(request, dataset.format, (view,), source.separator, source.notes, "documents", starts)
 
 
 _LOOKED = 16  # samples whose labels are looked at
@@ -220,34 +250,32 @@ def _has_prompts(reader: TokenReader) -> bool:
     return sum(int(unused[a - start : b - start].sum() > 1) for a, b in pairwise(bounds)) * 2 > count
 
 
-def _glimpse(request: SourceRequest, format_: Format) -> Opening | None:
+def _glimpse(request: SourceRequest, dataset: SourceFiles) -> Opening | None:
     """Open the tokens in rows of fixed length, without the index; None if the format does not support it."""
-    asked, _ = found_as_written(SourceFiles(place_of(request.paths[0]), format_, ()), request)
-    options = read_options(format_, asked)
-    reader = format_.glimpse(
-        [place_of(path) for path in request.paths], options, Hints(allow_loss=request.allow_loss | {"tail"})
-    )
-    return None if reader is None else Opening(request, format_, (_fixed(reader),), pending="index")
+    asked, _ = found_as_written(dataset, request)
+    hints = Hints(allow_loss=request.allow_loss | {"tail"})
+    reader = dataset.format.glimpse([dataset.path], read_options(dataset.format, asked), hints)
+    return None if reader is None else Opening(request, dataset.format, (_fixed(reader),), pending="index")
 
 
 def _fixed(reader: TokenReader) -> View:
     return View(UNKNOWN, Viewport(Rows(reader, FIXED)))
 
 
-def _at_once(request: SourceRequest, format_: Format, *, small: bool) -> Opening:
-    source = _stored(request, format_)
-    reader, notes = source.reader, source.notes
+def _at_once(request: SourceRequest, dataset: SourceFiles) -> Opening:
+    """Open the first records of a large dataset, all if they are counted, or its tokens in rows of fixed length."""
+    source = _stored(request, dataset)
+    format_, reader, notes = dataset.format, source.reader, source.notes
     if isinstance(reader, RecordReader):
-        stated = reader.info
-        count = stated.records if stated.records is not None or not small else reader.count()
+        count = reader.info.records
         if count is not None:
             return Opening(request, format_, (View("records", RecordSource(reader, count)),), notes=notes)
         first = _first_records(reader)
         view = View("records", RecordSource(reader, len(first), first=first))
         return Opening(request, format_, (view,), notes=notes, pending="records")
     info = reader.info
-    if small or info.separators is not Separators.BETWEEN:
-        return _whole(request, format_)
+    if info.separators is not Separators.BETWEEN:
+        return _whole(request, dataset)
     return Opening(request, format_, (_fixed(reader),), source.separator, notes, "documents", info.tokens <= AT_ONCE)
 
 
@@ -265,22 +293,18 @@ def _first_records(reader: RecordReader) -> list[str | list[int]]:
 
 def _whole(
     request: SourceRequest,
-    format_: Format | None,
+    dataset: SourceFiles | None,
     tokenizer: TokenizerHandle | None = None,
     progress: Progress | None = None,
 ) -> Opening:
-    """Open all documents or records."""
-    wanted = replace(
-        request.accepting(READS["browse"]),
-        format=format_.name if format_ else request.format,
-        ignore_manifest=True,
-    )
-    source = open_dataset(wanted, Reading(tokenizer, progress=progress))
+    """Open all documents or records. If the dataset is not given, it is found, with all of its files."""
+    reading = Reading(tokenizer, progress=progress, keeps_files=True)
+    source = open_dataset(request, reading, None if dataset is None else [dataset])
     reader, format_ = source.reader, source.format
     if isinstance(reader, RecordReader):
         view = View("records", RecordSource(reader, reader.count()))
     else:
-        again = partial(_opened_again, wanted, tokenizer) if reader.presumes else None
+        again = partial(_opened_again, request, tokenizer) if reader.presumes else None
         view = View("documents" if reader.info.layout is not Layout.SAMPLES else "samples", Viewport(reader, again))
     return Opening(request, format_, (view,), source.separator, source.notes)
 

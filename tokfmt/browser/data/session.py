@@ -33,6 +33,7 @@ from tokfmt.files.listing import Listing
 from tokfmt.files.named import place_named
 from tokfmt.files.place import Place, place_of
 from tokfmt.files.store import Identity
+from tokfmt.source.content import Manifest
 from tokfmt.source.discover import format_of
 from tokfmt.source.manifest import located_tokenizer, read_manifest
 from tokfmt.source.request import SourceRequest
@@ -80,17 +81,23 @@ class Vocabulary(NamedTuple):
         return self.handle.added if eos is None else self.handle.added | {eos}
 
 
-def choose(path: Place, given: str | None, made_by: Mapping[str, Any] | None = None) -> Choice | None:
+def choose(
+    path: Place,
+    given: str | None,
+    made_by: Mapping[str, Any] | None = None,
+    manifest: Manifest | None = None,
+) -> Choice | None:
     """Return the tokenizer to show a dataset with; None if no option, file or earlier run names one.
 
     Args:
         path: The dataset.
         given: The tokenizer that the user names.
         made_by: The tokenizer that made all IDs of a recipe, by the manifests of its sources.
+        manifest: The manifest of the dataset, if it was read.
     """
     if given is not None:
         return Choice(given, "--tokenizer")
-    manifest, source = read_manifest(path), f"manifest of {path.name}"
+    manifest, source = read_manifest(path) if manifest is None else manifest, f"manifest of {path.name}"
     if manifest.tokenizer is None and made_by is not None:
         manifest, source = manifest._replace(content={"tokenizer": made_by}), "manifests of the sources"
     named = manifest.tokenizer.get("name") if manifest.tokenizer is not None else None
@@ -382,7 +389,7 @@ def open_session(request: SourceRequest, tokenizer: str | None = None) -> Sessio
     info = first.views[0].reader.info
     split = info.split or ""
     splits = (split, *info.other_splits) if split else ()
-    choice = choose(shown_path(request), tokenizer, info.made_by)
+    choice = choose(shown_path(request), tokenizer, info.made_by, first.manifest)
     names = tuple(sorted(splits, key=natural_key))
     return Session(
         request,

@@ -315,9 +315,10 @@ class _Checking:
         if self.request.format:
             registry.get(self.request.format)
         try:
-            if self.request.format:  # else the detection looks at it
-                probe_of(registry.of_prefix(self.path))
-            dataset = dataset_at(self.path, self.request, every_split=True)._replace(inspections=self.inspections)
+            # the detection looks at it if no format is given
+            looked = probe_of(registry.of_prefix(self.path)).files if self.request.format else None
+            dataset = dataset_at(self.path, self.request, every_split=True)
+            dataset = dataset._replace(inspections=self.inspections, opened=looked or dataset.opened)
         except FormatError as error:
             self.result.add([Finding.of("TF900", error)], meanings(None))
             return self.result
