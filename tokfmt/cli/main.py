@@ -187,8 +187,13 @@ def _run(words: list[str]) -> int:
 
     If the reader of stdout left, the code is 0 unless it lacks a result or converted data.
     """
+    plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"  # click reads neither variable
     try:
-        code = _invoke(words)
+        try:
+            result = cli.main(words, prog_name="tokfmt", standalone_mode=False, color=False if plain else None)
+            code = result if isinstance(result, int) else 0
+        except BaseException as error:  # noqa: BLE001 - exits of libraries and panics in Rust are not an Exception
+            code = _failed(error, words)
         sys.stdout.flush()
     except console.ReaderGone:
         console.silence()
@@ -200,11 +205,15 @@ def _run(words: list[str]) -> int:
     return code
 
 
-def _invoke(words: list[str]) -> int:
-    """Run a command, print any error except those of stdout as one line, and return the exit code."""
+def _failed(raised: BaseException, words: list[str]) -> int:
+    """Print any error of a command except those of stdout as one line, and return the exit code."""
     debug = "--debug" in words
     try:
-        result = _called(words)
+        if isinstance(raised, Exception):
+            signals.check()
+        if isinstance(raised, ModuleNotFoundError):
+            raise missing_package(raised, f"tokfmt {words[0]}") from raised  # noqa: TRY301 - one place words it
+        raise raised  # noqa: TRY301
     except click.exceptions.Exit as leave:
         return leave.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
@@ -223,7 +232,6 @@ def _invoke(words: list[str]) -> int:
             return int(error.code or 0)
         _trace(debug)
         return _fail(*_unexpected(error), words, {"type": type(error).__name__})
-    return result if isinstance(result, int) else 0
 
 
 _OUTSIDE = {
@@ -250,18 +258,6 @@ def _unexpected(error: BaseException) -> tuple[str, int]:
     if isinstance(error, OSError) and error.filename is not None and error.errno in _OUTSIDE:
         return f"{printable(str(error.filename))}: {(error.strerror or 'cannot be used').lower()}", 4
     return f"unexpected {type(error).__name__}: {error}. This is a bug; --debug shows where", 70
-
-
-def _called(words: list[str]) -> Any:
-    """Run the command with click and return its result."""
-    plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"  # click reads neither variable
-    try:
-        return cli.main(words, prog_name="tokfmt", standalone_mode=False, color=False if plain else None)
-    except Exception as error:
-        signals.check()
-        if isinstance(error, ModuleNotFoundError):
-            raise missing_package(error, f"tokfmt {words[0]}") from error
-        raise
 
 
 def _trace(debug: bool) -> None:
