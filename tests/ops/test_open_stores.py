@@ -65,7 +65,7 @@ def sequences(dataset):
         (PACK, {}, {"status": 6, "read": 13}),
         (PAIR, {}, {"status": 12, "read": 12}),
         (f"{PAIR}.idx", {}, {"status": 12, "read": 12}),
-        (NANOGPT, {"format": "nanogpt"}, {"status": 5, "read": 6}),
+        (NANOGPT, {"format": "nanogpt"}, {"status": 5, "read": 7}),  # one of them compares the width with the first IDs
         ("llmc/automodel/gpt2.bin", {}, {"status": 5, "read": 6}),
         ("flat-tokens/doc_example.zarr", {}, {"status": 8, "read": 7, "entries": 7}),
     ],

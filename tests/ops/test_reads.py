@@ -103,7 +103,7 @@ def home(tmp_path_factory):
 
 
 @pytest.mark.parametrize("manifest", [True, False], ids=["manifest", "bare"])
-@pytest.mark.parametrize(("name", "most"), [("x_text_document.bin", 12), ("x.pbin", 12), ("x.ds", 12), ("litdata", 16)])
+@pytest.mark.parametrize(("name", "most"), [("x_text_document.bin", 12), ("x.pbin", 13), ("x.ds", 12), ("litdata", 16)])
 def test_reads_before_the_tokens_of_one_document(home, tmp_path, name, most, manifest):
     copied = tmp_path / name
     for path in home.glob(f"{name.removesuffix('.bin')}*"):

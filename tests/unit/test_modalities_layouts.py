@@ -146,6 +146,14 @@ def test_an_index_in_another_order_is_never_taken_for_a_merge(tmp_path_factory, 
         assert set(codes(path)) & {"TF108", "TF109"}
 
 
+def test_an_entry_without_tokens_at_a_wrong_offset_is_misplaced(tmp_path):
+    """The documents beside it are in order, and no other order is said."""
+    path, content = tmp_path / "x.pbin", bytes(range(20))
+    for at, found in ((8, []), (3, ["TF108"])):
+        path.write_bytes(struct.pack("<QI", 20, 2) + content + pickle.dumps([(0, 8), (at, 0), (8, 12)], 4))
+        assert [code for code in codes(path) if code != "TF118"] == found
+
+
 # what is read is right or refused
 
 

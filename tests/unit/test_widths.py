@@ -318,6 +318,47 @@ def test_the_width_of_raw_tokens_is_that_whose_upper_parts_are_zero(width, tmp_p
         assert [one.tolist() for one in dataset] == [row[:2] for row in ROWS]
 
 
+HALVES = [
+    (of_megatron, 8, "dtype", "int32", "uint16"),
+    (of_tntidx, 8, "dtype", "int32", "uint16"),
+    (of_litgpt, 8, "dtype", "int32", "uint16"),
+    (of_llmc, 2, "width", 4, 2),
+    (of_automodel, 2, "width", 4, 2),
+    (of_datatrove, 2, "width", 4, 2),
+]
+
+
+@pytest.mark.parametrize(("write", "code", "option", "right", "stated"), HALVES)
+def test_an_index_that_counts_halves_of_tokens(write, code, option, right, stated, tmp_path, monkeypatch):
+    """Sizes, pointers and header agree with each other; only the zeros show that a token has 4 bytes."""
+    halves = [[half for one in row for half in (one, 0)] for row in ROWS]
+    monkeypatch.setitem(globals(), "ROWS", halves)
+    path = write(tmp_path, 2, code)
+    for call in (tokfmt.open, tokfmt.info, tokfmt.stats, lambda path, **given: tokfmt.convert(path, "x.npy", **given)):
+        with pytest.raises(FormatError, match=f"x.*every second ID is 0.*--from-opt {option}={right} reads"):
+            call(path, eos=EOS)
+    (verdict,) = tokfmt.check(path, eos=EOS)
+    assert [(one.code, one.severity) for one in verdict.findings] == [("TF903", "error")]
+    with tokfmt.open(path, eos="none", options={option: stated}) as dataset:
+        assert sum((one.tolist() for one in dataset), []) == sum(halves, [])
+
+
+def test_documents_of_one_token_and_a_separator_of_zero_are_no_halves(tmp_path, monkeypatch):
+    monkeypatch.setitem(globals(), "ROWS", [[5 + 37 * k, 0] for k in range(400)])
+    with tokfmt.open(of_megatron(tmp_path, 2, 8)) as dataset:
+        assert [one.tolist() for one in dataset] == [[5 + 37 * k] for k in range(400)]
+
+
+def test_a_stated_width_without_an_option_is_noted(tmp_path, monkeypatch):
+    """A header of a pack is a fact: the tokens are read as it states, and a note says what they look like."""
+    tokens, ends = np.array(sum(ROWS, []), "<u4").tobytes(), np.cumsum([0, *map(len, ROWS)]) * 4
+    index = pickle.dumps([(int(a), int(b - a)) for a, b in itertools.pairwise(ends)])
+    (tmp_path / "x.pbin").write_bytes(struct.pack("<QI", len(tokens), 2) + tokens + index)
+    with tokfmt.open(tmp_path / "x.pbin", eos="none") as dataset:
+        assert any("every second ID is 0" in note for note in dataset.info.notes)
+        assert sum((one.tolist() for one in dataset), []) == np.frombuffer(tokens, "<u2").tolist()
+
+
 @pytest.mark.parametrize("width", [4, 8])
 def test_a_pack_whose_header_states_half_of_the_width(width, tmp_path):
     tokens, ends = np.array(sum(ROWS, []), f"<u{width}").tobytes(), np.cumsum([0, *map(len, ROWS)]) * width

@@ -42,7 +42,7 @@ from tokfmt.core.annotation import (
     whole_tokens,
     written_tokens,
 )
-from tokfmt.core.findings import Audit, Finding, raise_fatal
+from tokfmt.core.findings import Audit, Finding, Problem, fatal, noted, raise_fatal
 from tokfmt.core.format import (
     Confidence,
     Format,
@@ -707,16 +707,28 @@ def _size_of(path: Place) -> int:
     return path.status().size if path.is_file() else 0
 
 
-def of_widths(extents: Sequence[Extent], options: Any) -> Iterator[Finding]:
-    """Yield a finding for the first file whose first IDs show that its tokens have another width."""
-    for extent in extents[:_FILES]:
+def widths_contradicted(extents: Sequence[Extent], options: Any, starts: Offsets | None) -> Iterator[Problem]:
+    """Yield the problem of the first file whose first IDs show that its tokens have another width.
+
+    It is fatal if every second token is 0, and an option that was not given reads another width.
+    """
+    given = [getattr(options, name) for name in ("width", "dtype") if hasattr(options, name)]
+    for extent in extents:
         with suppress(FormatError):  # The deep check, or the reader, reports what cannot be read.
             ids = extent.file.ids(extent.begin, min(extent.tokens, _IDS), extent.dtype)
-            if (contradicted := contradicted_width(ids)) is not None:
-                what, width = contradicted
-                remedy = reading_width(options, 0, width)
-                yield Finding.of("TF903", CorruptError(extent.file.path, what, remedy=remedy))
-                return
+            if (contradicted := contradicted_width(ids)) is None:
+                continue
+            what, width = contradicted
+            wider = width > extent.dtype.itemsize
+            if wider and starts is not None and ((starts % 2).any() or np.diff(starts).max(initial=0) <= 2):
+                continue  # A document of one token and the separator 0 is no wide token.
+            remedy, is_fatal = reading_width(options, 0, width), wider and any(one is None for one in given)
+            if is_fatal:
+                remedy += f". The same option reads {extent.dtype.itemsize}-byte tokens, if they are meant"
+            error = CorruptError(extent.file.path, what, remedy=remedy)
+            note = f"{extent.file.path.name}: {error.statement}"
+            yield fatal("TF903", error) if is_fatal else noted("TF903", error, note)
+            return
 
 
 class FlatInspection(Inspection):
@@ -743,7 +755,9 @@ class FlatInspection(Inspection):
         """See `Inspection.look`. A deep check reads all tokens and loss masks."""
         if self.is_fatal:
             return
-        yield from of_widths(self.layout.extents, self.options)
+        first = 0 if self.format.describes_tokens else 1  # Opening looked at the first file.
+        others = widths_contradicted(self.layout.extents[first:_FILES], self.options, self.layout.starts)
+        yield from (Finding.of(one.code, one.error) for one in others)
         if self.layout.rows:
             yield from self._of_rows(how)
             return
@@ -821,6 +835,7 @@ class FlatFormat(Format):
         unsafe: Code for those of them that are `UnsafeError`; "": as `unreadable`.
         masked: Code for invalid loss masks.
         other_index: Code for an index that seems to belong to other tokens; "" if the format has no indexes.
+        describes_tokens: True if an index states what its tokens are, so that opening reads none of them.
         inspection: A subclass of `FlatInspection`, if a check looks at more.
     """
 
@@ -835,6 +850,7 @@ class FlatFormat(Format):
     unsafe: ClassVar[str] = ""
     masked: ClassVar[str] = ""
     other_index: ClassVar[str] = ""
+    describes_tokens: ClassVar[bool] = False
     inspection: ClassVar[type[FlatInspection]] = FlatInspection
     write_options: ClassVar[type] = _NoFlatOptions
 
@@ -1008,6 +1024,9 @@ class FlatFormat(Format):
         layout = certain(layout) if hints.allow_partial else layout
         if getattr(options, "rows", None) == "blocks":
             layout = _as_stream(layout, getattr(options, "overlap", None))
+        if not self.describes_tokens and not any(one.is_fatal and not one.accepted_by for one in layout.problems):
+            problems = widths_contradicted(layout.extents[:1], options, layout.starts)
+            layout = replace(layout, problems=[*layout.problems, *problems])
         return self.inspection(self, paths, options, hints, layout)
 
     def writer(self, path: Path, options: Any, target: Target) -> TokenWriter:

@@ -223,7 +223,7 @@ class ShardFormat(FlatFormat):
         wrong_hash: Code for a shard that does not fit its hash; "" if the index has no hashes.
     """
 
-    member, inspection = INDEX, ShardInspection
+    member, inspection, describes_tokens = INDEX, ShardInspection, True
     entries = (INDEX,)
     shard: ClassVar[str]
     item: ClassVar[str]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from tokfmt.core.annotation import FileLayout, certain
@@ -12,7 +13,7 @@ from tokfmt.core.inspection import Inspection
 from tokfmt.errors import CorruptError, FormatError, TruncatedError, UnsafeError
 from tokfmt.files.fields import Section
 from tokfmt.files.file import File
-from tokfmt.formats.flat import FlatReader, of_widths
+from tokfmt.formats.flat import FlatReader, widths_contradicted
 from tokfmt.formats.modalities.layout import Pack, examine, examine_beginning, examine_partly, problems_of
 from tokfmt.formats.modalities.options import ReadOptions
 
@@ -55,9 +56,13 @@ class PackInspection(Inspection):
         wanted = self._hints.max_sequences if self._hints.few_sequences else None
         try:
             if self._hints.allow_partial:
-                return certain(examine_partly(self.file, self.options, self._hints.eos_id))
-            beginning = None if wanted is None else examine_beginning(self.file, self.options, wanted)
-            return self.pack.file_layout(list(problems_of(self.pack))) if beginning is None else beginning
+                layout = certain(examine_partly(self.file, self.options, self._hints.eos_id))
+            else:
+                beginning = None if wanted is None else examine_beginning(self.file, self.options, wanted)
+                layout = beginning or self.pack.file_layout(list(problems_of(self.pack)))
+            options = () if layout.extras["header_bytes"] == 12 else self.options  # Then the header states the width.
+            found = widths_contradicted(layout.extents, options, layout.starts)
+            return replace(layout, problems=[*layout.problems, *found])
         except FormatError as error:
             return error
 
@@ -79,7 +84,6 @@ class PackInspection(Inspection):
         from tokfmt.formats.modalities.check import look  # Readers do not need this module.
 
         if not self.is_fatal and (reader := self.reader()).bounds is not None:
-            yield from of_widths(reader.extents, ())  # No option overrides the width of a header.
             yield from look(reader, how)
 
     def sections(self) -> Sequence[Section]:

@@ -533,7 +533,7 @@ def _of_offsets(pack: Pack, index: Index) -> Iterator[Problem]:
                 remedy=_READ,
                 note="all offsets in the index are 8; documents were read by length",
             )
-    elif index.reordered and index.shifted:
+    elif index.reordered and index.shifted and np.diff(index.starts[index.shifted.entry :][:2])[0]:
         yield _corrupt(
             "TF109",
             file,
