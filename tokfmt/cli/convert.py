@@ -88,7 +88,9 @@ _EPILOG = examples(
 @click.option(
     "--seq-len", type=Count(1), help="Tokens per sample, for formats with samples: 2048 or 2Ki (2k is 2,000)."
 )
-@click.option("--select", metavar="A:B", help="Convert only sequences A to B - 1, such as 0:140.")
+@click.option(
+    "--select", metavar="SEL", help="Convert only these sequences: 0:140, or 3,17, len>=50, text:words, as in show."
+)
 @click.option(
     "--shuffle", type=Count(maximum=None), metavar="SEED", help="Shuffle all sequences, in an order that SEED decides."
 )
@@ -111,7 +113,7 @@ _EPILOG = examples(
 @running("--task", type=TaskNumber(), help="Run only task I of N (0 <= I < N); other runs do the rest.")
 @running("--finish", is_flag=True, help="Publish DST once all tasks are done; takes no SRC.")
 @running("--status", is_flag=True, help="With --finish: list tasks that are done, running or missing.")
-@click.option("--rejects", type=PLACE, metavar="FILE.jsonl", help="Write what a recipe leaves out, and why.")
+@click.option("--rejects", type=PLACE, metavar="FILE.jsonl", help="Write what a recipe or --select QUERY leaves out.")
 @click.option("--ledger", is_flag=True, help="Write DST.ledger: the origin of each sequence.")
 @click.option("--overwrite", is_flag=True, help="Replace DST once the new one is complete.")
 @running("--spool", type=PLACE, metavar="DIR", help="Where a DST in a store is built (default: $TMPDIR).")

@@ -240,12 +240,12 @@ def viewed(request: SourceRequest, format_: Format, view: str) -> SourceRequest:
     return replace(request, options={**request.options, "view": view})
 
 
-Selection = str | int | slice | range | None
-"""Sequence numbers: `A:B` as in a Python slice, one number, or a slice or a range without a step."""
+Selection = str | int | slice | range | Iterable[int] | None
+"""Sequence numbers: `A:B` as in a Python slice, one number, several, or a slice or a range without a step."""
 
 
 def selection_words(selection: Selection) -> str | None:
-    """Return a selection as `A:B`, or None for all sequences."""
+    """Return a selection as `A:B` or as a query, or None for all sequences."""
     if selection is None or isinstance(selection, str):
         return selection
     if isinstance(selection, (slice, range)):
@@ -253,6 +253,8 @@ def selection_words(selection: Selection) -> str | None:
             raise OptionError(f"{selection}: a selection has no step")
         first, last = ("" if end is None else str(int(end)) for end in (selection.start, selection.stop))
         return f"{first}:{last}"
+    if isinstance(selection, Iterable):
+        return f"seq:{','.join(map(str, selection))}"
     if isinstance(selection, bool) or not hasattr(selection, "__index__"):
         raise OptionError(f"{selection!r} selects no sequences: expected A:B, a number, a slice or a range")
     return str(int(selection))

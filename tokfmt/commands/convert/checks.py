@@ -18,6 +18,7 @@ from tokfmt import registry
 from tokfmt.commands.convert.destination import Destination
 from tokfmt.commands.convert.inputs import Inputs, text_recipe_of
 from tokfmt.commands.convert.request import Request
+from tokfmt.commands.convert.selection import query_of
 from tokfmt.commands.convert.tasks import SUFFIXES
 from tokfmt.commands.guards import guard, refuse_foreign
 from tokfmt.errors import ConversionError, DestinationExistsError, OptionError
@@ -103,8 +104,11 @@ def check_request(request: Request, inputs: Inputs, destination: Destination, *,
 
 def _check_rejects(request: Request, path: Place, inputs: Inputs) -> None:
     """Refuse a file of rejects that stays empty, that would replace another file, or that overwrites a source."""
-    if all(text_recipe_of(source) is None for source in inputs.sources):
-        raise OptionError("--rejects lists what a recipe with text, filters or dedup leaves out. Name one as SRC")
+    if query_of(request.select) is None and all(text_recipe_of(source) is None for source in inputs.sources):
+        raise OptionError(
+            "--rejects lists what a query of --select, or a recipe with text, filters or dedup, leaves out. Give "
+            "--select QUERY, or name such a recipe as SRC"
+        )
     guard(path, (*request.source.paths, request.destination), inputs.files)
     if isinstance(path, Url):
         exists = writable_store(path).identity(path.key) is not None

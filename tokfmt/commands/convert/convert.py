@@ -35,6 +35,7 @@ from tokfmt.commands.convert.publish import Proof, Workplace, publish, publisher
 from tokfmt.commands.convert.report import PortionCounts, Written, dry_run, finished_before, read_from_stores
 from tokfmt.commands.convert.request import Conversion, Estimate, Notes, Request
 from tokfmt.commands.convert.resume import facts_of
+from tokfmt.commands.convert.selection import reads_ends
 from tokfmt.commands.convert.tasks import (
     conversion_of,
     finish_parts,
@@ -81,7 +82,7 @@ def convert(request: Request, progress: Progress) -> Conversion:
             # Tasks cannot begin again together, and stores are not read by each of them.
             done = run(every_end=not any(isinstance(place_of(path), Url) for path in paths))
         else:
-            done = presuming(run, notes.begin_again)
+            done = run(every_end=True) if reads_ends(request.select) else presuming(run, notes.begin_again)
     return replace(done, destination=STREAM) if request.destination == LocalPlace(STREAM) else done
 
 

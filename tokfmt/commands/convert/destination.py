@@ -12,6 +12,7 @@ from tokfmt.base.options import parse_options
 from tokfmt.commands.convert.arrangement import SplitTarget, portions
 from tokfmt.commands.convert.inputs import Inputs, name_separator, text_recipe_of
 from tokfmt.commands.convert.request import Request
+from tokfmt.commands.convert.selection import query_of
 from tokfmt.core.format import Format, SampleRows, Target, TokenWriter, WriterTraits
 from tokfmt.core.reader import Separators
 from tokfmt.core.records import RecordReader
@@ -225,7 +226,7 @@ def _with_separator(request: Request, inputs: Inputs, destination: Destination) 
             joined, kind, to_eos, traits.eos_id, needs=traits.needs_eos, name=destination.format.name
         )
     except SeparatorNeededError as error:
-        if request.select is not None:
+        if request.select is not None and query_of(request.select) is None:
             _refuse_selection_of_none(request.select, sources)
         if not inputs.holds_something:
             return replace(destination, separator=sources[0].separator)

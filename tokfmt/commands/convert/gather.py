@@ -10,16 +10,17 @@ from typing import Any, NamedTuple
 from tokfmt.commands.convert.destination import Destination
 from tokfmt.commands.convert.inputs import Inputs, text_recipe_of
 from tokfmt.commands.convert.request import Request
+from tokfmt.commands.convert.selection import list_rest, query_of, selected
 from tokfmt.core.format import Format
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordReader, SkippedRecords
 from tokfmt.model.readers import ContentReader
-from tokfmt.model.select import Concat, Slice
+from tokfmt.model.select import Concat
 from tokfmt.run.plan import Workers
 from tokfmt.run.progress import Progress
 from tokfmt.source.ingest import as_stored, encoder_for, ingest, note_on_chats
 from tokfmt.source.request import parse_selection
-from tokfmt.source.stored import Source, paths_of, without_ends, without_leads, without_separators
+from tokfmt.source.stored import Source, without_ends, without_leads, without_separators
 from tokfmt.text.ingest import ShardReader, Unread
 from tokfmt.wording import counted, printable
 
@@ -70,7 +71,7 @@ def gather(
         remarks: Sequence[str] = ()
         if isinstance(contents, RecordReader):
             first, last = 0, None
-            if selection is not None and len(sources) == 1:
+            if selection is not None and len(sources) == 1 and query_of(selection) is None:
                 first, last = parse_selection(selection, contents.count(), source.paths)
                 selection = None
             shards = ingest(
@@ -99,14 +100,13 @@ def gather(
         pairs = zip(sources, readers, strict=True)
         readers = [_without_lead(source, reader, lead, notes, every_end=every_end) for source, reader in pairs]
     axis = readers[0] if len(readers) == 1 else Concat(readers)
-    chosen = (0, axis.info.sequences)
-    if selection is not None:
-        chosen = parse_selection(selection, axis.info.sequences, paths_of(sources))
-        axis = Slice(axis, *chosen)
+    taken = selected(selection, axis, inputs.sources, tokenizer, progress)
+    list_rest(rejects, taken, sources, readers)
+    chosen = taken.interval
     is_encoded = encoded or workers.journal.keeps
     reported = is_encoded and workers.share is None and any(source.format.is_computed for source in sources)
-    report, padded = _report(sources, readers, rows, chosen) if reported else ([], 0)
-    return Gathered(axis, skipped, is_encoded, tuple(notes), report, counts, made, padded)
+    report, padded = _report(sources, readers, rows, chosen) if reported and chosen is not None else ([], 0)
+    return Gathered(taken.axis, skipped, is_encoded, tuple(notes), report, counts, made, padded)
 
 
 def _contents_of(source: Source, shards: ShardReader, *, every_end: bool) -> tuple[TokenReader, Sequence[str]]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tokfmt import registry
 from tokfmt.commands.convert.request import Notes, Request
+from tokfmt.commands.convert.selection import query_of
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordInfo
 from tokfmt.errors import (
@@ -116,7 +117,7 @@ def _opened(
     request: Request, tokenizer: TokenizerHandle | None, named: Sequence[SourceFiles], notes: Notes
 ) -> Sequence[Source]:
     try:
-        most = None if request.select is None else needed(request.select, 0)
+        most = None if query_of(request.select) is not None else needed(request.select, 0) if request.select else None
         reading = Reading(tokenizer, request.jobs, notes, True, most, keeps_files=True)
         return open_datasets(request.source, reading, named)
     except SeparatorUnknownError as error:

@@ -20,6 +20,7 @@ from tokfmt.commands.convert.losses import left_splits, record_losses
 from tokfmt.commands.convert.publish import Workplace
 from tokfmt.commands.convert.report import PortionCounts, Written
 from tokfmt.commands.convert.request import Notes, Request
+from tokfmt.commands.convert.selection import list_rest_of_lines, query_of, selected_lines
 from tokfmt.commands.convert.write import region_size, write_regions
 from tokfmt.core.format import Receipt, Region, Target, TokenWriter
 from tokfmt.core.output import Output, preallocate, whole
@@ -69,22 +70,33 @@ def copy_lines(
     request: Request, inputs: Inputs, destination: Destination, place: Workplace, workers: Workers, notes: Notes
 ) -> Written:
     """Write the selected records of all sources, one line each."""
-    sources, is_plain = inputs.sources, request.arrangement.plain
+    sources = inputs.sources
     readers = records_of(sources)
     first = destination.portions[0]
     path = place.publishers[first.destination].path
+    query = query_of(request.select)
+    is_plain = request.arrangement.plain and query is None
     copy = path if is_plain else copies_in(workers) / "lines"
-    copied = copy_records(readers, copy, request.select, paths_of(sources), workers, notes)
+    select = None if query is not None else request.select
+    copied = copy_records(readers, copy, select, paths_of(sources), workers, notes)
     skipped = [(source, copied.skipped[k]) for k, source in enumerate(sources)]
     losses = record_losses(skipped, destination.format, request.source.allow_loss)
     losses.found.extend(left_splits(sources, request.source))
     accepted = losses.accepted(request)
     counts = [PortionCounts(first, copied.records, copied.tokens, None, len(copied.blocks))]
     if not is_plain:
-        lines = LineReader(copy, copied.records)
+        lines: TokenReader = LineReader(copy, copied.records)
         request = replace(request, arrangement=_dealt(request.arrangement, readers, copied, workers, notes))
+        if query is not None and request.select is not None:
+            taken = selected_lines(request.select, lines, readers, copied.counts, notes)
+            if (shares := request.arrangement.shares) is not None and shares.dealt is not None:
+                shares = replace(shares, dealt=shares.dealt[taken.is_taken])
+                request = replace(request, arrangement=replace(request.arrangement, shares=shares))
+            if request.rejects is not None:
+                list_rest_of_lines(workers.scratch / "rejects", taken)
+            lines = taken.axis
         counts = [_write_lines(request, lines, portion, place, workers, notes) for portion in destination.portions]
-        if len(counts) == 1:
+        if len(counts) == 1 and query is None:
             counts = [replace(counts[0], tokens=copied.tokens)]
     elif request.verify:
         from tokfmt.commands.convert.verify import verify_records  # fingerprints need numpy.random and xxhash

@@ -24,6 +24,7 @@ from tokfmt.commands.convert.destination import Destination
 from tokfmt.commands.convert.gather import Gathered, names_lost
 from tokfmt.commands.convert.inputs import Inputs, encode_again
 from tokfmt.commands.convert.request import Notes, Request
+from tokfmt.commands.convert.selection import query_of
 from tokfmt.core.format import Format, Target, TokenWriter, WriterTraits
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import WINDOW, Info, Layout, Separators, TokenReader, windows
@@ -132,7 +133,7 @@ def _joined(losses: Sequence[Loss]) -> list[Loss]:
 def known_losses(request: Request, inputs: Inputs, destination: Destination) -> list[Loss]:
     """Return the losses that are known of sources that hold tokens, without reading a token."""
     axes, splits = axes_of(inputs.read), left_splits(inputs.sources, request.source)
-    if not axes or destination.copies_lines:
+    if not axes or destination.copies_lines or query_of(request.select) is not None:
         return splits
     axis = axes[0] if len(axes) == 1 else Concat(axes)
     if request.select is not None and len(axes) == len(inputs.read):

@@ -11,7 +11,7 @@
 `any:464,3290`      sequences that hold at least one of several IDs; also ranges, any:1000:1400,50257:
 `id>=50257`         sequences that hold an ID of a range; also id==7, 10<id<20
 `same:17`           sequences with the same tokens as sequence 17; also same:17,42
-`seq:3,17,20:30`    sequences by their numbers; a range ends before its second number
+`seq:3,17,20:30`    sequences by their numbers; a range ends before its second number; also 3,17,20:30
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ _LENGTH = re.compile(
     rf"\s*(?:(?P<low>{_NUMBER})\s*(?P<first>{_SIGN})\s*)?(?P<word>[a-zA-Z]+)\s*"
     rf"(?:(?P<second>{_SIGN})\s*(?P<high>{_NUMBER})\s*)?"
 )
+_LIST = re.compile(r"[\d_:\s]*\d\s*,[\d_:,\s]*")
+_GROUPED = re.compile(r"(?:\s*\d{1,3}(?:,\d{3})+\s*:?|\s*\d*\s*:?){1,2}")
 LARGEST = (1 << 64) - 1
 """The largest ID that a dataset can hold."""
 
@@ -147,6 +149,9 @@ def parse_query(text: str) -> Query:
     """Return the query that a text such as `token:50256` states; the syntax is in the docstring of the module."""
     word, colon, rest = text.partition(":")
     kind = word.strip().lower()
+    if _LIST.fullmatch(text):
+        _refuse_grouped(text)
+        return _READ["seq"](text)
     if colon and kind in _READ:
         return _READ[kind](rest)
     match = _LENGTH.fullmatch(text)
@@ -165,9 +170,16 @@ def parse_query(text: str) -> Query:
     raise OptionError(f"{text!r}: there is no query {kind!r}; {_HOW}", name=text, nearest=_meant(kind))
 
 
+def _refuse_grouped(text: str) -> None:
+    """Refuse `1,234`, which is the number 1234 or the list 1 and 234."""
+    if _GROUPED.fullmatch(text):
+        plain = text.replace(",", "")
+        raise OptionError(f"{text.strip()}: is one number or several. Write {plain.strip()} or seq:{text.strip()}")
+
+
 def is_query(text: str) -> bool:
     """Return True if a text is a query, and not sequence numbers such as `5`, `0:10` or `-3:`."""
-    return not re.fullmatch(rf"(?:\s*(?:{_NUMBER})?\s*:?){{1,2}}", text)
+    return _LIST.fullmatch(text) is not None or not re.fullmatch(rf"(?:\s*(?:{_NUMBER})?\s*:?){{1,2}}", text)
 
 
 def _meant(kind: str) -> str | None:

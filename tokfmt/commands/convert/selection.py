@@ -1,0 +1,137 @@
+"""The sequences that `--select` takes: an interval `A:B` of all sources, or what a query of `tokfmt show` finds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.commands.search.query import (
+    LengthQuery,
+    NumberQuery,
+    Query,
+    SameQuery,
+    Search,
+    TextQuery,
+    UnusedQuery,
+    is_query,
+    parse_query,
+)
+from tokfmt.commands.search.search import find, find_many, find_records
+from tokfmt.core.ragged import offsets_of
+from tokfmt.core.reader import TokenReader, windows
+from tokfmt.core.records import RecordReader
+from tokfmt.errors import OptionError
+from tokfmt.model.select import Chosen, Slice
+from tokfmt.run.progress import Progress
+from tokfmt.source.ingest import tokenized
+from tokfmt.source.request import parse_selection
+from tokfmt.source.stored import Source, manifest_tokenizer, paths_of, tokenizer_note
+from tokfmt.text.tokenizer import TokenizerHandle
+
+_MANY = 1 << 12  # sequences whose bounds are read at once
+
+
+class Selected(NamedTuple):
+    """The selected sequences of an axis."""
+
+    axis: TokenReader
+    interval: tuple[int, int] | None  # None: they are those that a query finds
+    is_taken: NDArray[np.bool_] | None = None  # of each sequence of the axis; None for an interval
+    rest: TokenReader | None = None  # the other sequences
+
+
+def query_of(selection: str | None) -> Query | None:
+    """Return the query of a selection; None for an interval, and without one."""
+    return parse_query(selection) if selection is not None and is_query(selection) else None
+
+
+def reads_ends(selection: str | None) -> bool:
+    """Return whether a selection compares lengths, which are certain only if the end of every sequence is read."""
+    return isinstance(query_of(selection), (LengthQuery, SameQuery, UnusedQuery))
+
+
+def selected(
+    selection: str | None,
+    axis: TokenReader,
+    sources: Sequence[Source],
+    tokenizer: TokenizerHandle | None,
+    progress: Progress,
+) -> Selected:
+    """Return the sequences that a selection takes of the axis over all sources; without one, all."""
+    query = query_of(selection)
+    if selection is None:
+        return Selected(axis, (0, axis.info.sequences))
+    if query is None:
+        interval = parse_selection(selection, axis.info.sequences, paths_of(sources))
+        return Selected(Slice(axis, *interval), interval)
+    decoder = None
+    if isinstance(query, TextQuery):
+        handle = manifest_tokenizer(sources) if tokenizer is None else tokenizer
+        if handle is not None and tokenizer is None:
+            progress.note(tokenizer_note(handle, sources[0]))
+        decoder = None if handle is None else handle.decoder()
+    info = axis.info
+    total, unit = (info.sequences, "sequences") if query.whole else (info.tokens, "tokens")
+    progress.phase("searching", total, unit)
+    search = Search(each=True, progress=progress.advance)
+    is_taken = np.zeros(info.sequences, np.bool_)
+    for hits in find_many(axis, query, search, decoder=decoder):
+        is_taken[hits.sequences] = True
+    return _divided(axis, is_taken)
+
+
+def selected_lines(
+    selection: str, lines: TokenReader, readers: Sequence[RecordReader], counts: Sequence[int], progress: Progress
+) -> Selected:
+    """Return the lines whose records a query finds. `counts` are the lines of each reader."""
+    query, is_taken = parse_query(selection), np.zeros(lines.info.sequences, np.bool_)
+    if isinstance(query, NumberQuery):
+        for a, b in query.between(0, lines.info.sequences):
+            is_taken[a:b] = True
+        return _divided(lines, is_taken)
+    if isinstance(query, SameQuery) and len(readers) > 1:
+        raise OptionError("--select same:N compares the records of one file. Name one SRC")
+    progress.phase("searching", sum(reader.info.size for reader in readers), "bytes")
+    search = Search(each=True, progress=progress.advance)
+    for reader, before in zip(readers, offsets_of(counts).tolist(), strict=False):
+        if reader.info.is_text:
+            numbers = [hit.sequence for hit in find_records(reader, query, search)]
+        else:
+            with closing(tokenized(reader, None)) as axis:
+                numbers = [hit.sequence for hit in find(axis, query, search)]
+        is_taken[np.array(numbers, np.int64) + before] = True
+    return _divided(lines, is_taken)
+
+
+def _divided(axis: TokenReader, is_taken: NDArray[np.bool_]) -> Selected:
+    """Return the sequences that are taken, and the others."""
+    rest = Chosen(axis, lambda a, b: ~is_taken[a:b])
+    return Selected(Chosen(axis, lambda a, b: is_taken[a:b]), None, is_taken, rest)
+
+
+def list_rest(path: Path | None, taken: Selected, sources: Sequence[Source], readers: Sequence[TokenReader]) -> None:
+    """Write the sequences that a query leaves out as JSON lines, with the file and the number there."""
+    if path is None or taken.rest is None or taken.is_taken is None:
+        return
+    numbers, firsts = np.flatnonzero(~taken.is_taken), offsets_of([reader.info.sequences for reader in readers])
+    with path.open("a", encoding="utf-8") as out:
+        for a, b in windows(0, len(numbers), _MANY):
+            bounds = taken.rest.offsets(a, b).tolist()
+            for number, start, stop in zip(numbers[a:b].tolist(), bounds, bounds[1:], strict=False):
+                k = int(firsts.searchsorted(number, side="right")) - 1
+                place = {"file": str(sources[k].paths[0]), "record": number - int(firsts[k])}
+                out.write(json.dumps({**place, "ids": taken.rest.tokens(start, stop).tolist()}) + "\n")
+
+
+def list_rest_of_lines(path: Path, taken: Selected) -> None:
+    """Write the lines that are left out as they are."""
+    if taken.rest is not None:
+        with path.open("ab") as out:
+            for a, b in windows(0, taken.rest.info.tokens):
+                out.write(taken.rest.tokens(a, b).tobytes())
