@@ -158,6 +158,8 @@ class Handler(BaseHTTPRequestHandler):
             return self.connection.close()
         if fault == "no tag":
             return self.sent(200, {"Content-Length": "0"}, b"")
+        if fault == "wrong tag":
+            return self.sent(200, {"Content-Length": "0", "ETag": _tag(b"another")}, b"")
         return answer()
 
     def deleted(self, bucket, content):

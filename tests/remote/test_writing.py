@@ -176,7 +176,7 @@ def test_a_foreign_writer_of_what_was_uploaded(server, bucket):
             foreign()
 
     server.before = before
-    with pytest.raises(ConversionError, match="shard.00000.mds: another writer has changed it since it was uploaded"):
+    with pytest.raises(ConversionError, match="shard.00000.mds: "):
         tokfmt.convert(PACK, "s3://bkt/mds", to_format="mds", eos=EOS, to_options={"shard_size": 300})
     assert everything(bucket) == {"mds/shard.00000.mds": b"foreign"} and "bkt/mds/index.json" not in seen
 
@@ -274,17 +274,28 @@ def test_a_fault_at_each_step(server, bucket, local, spool, step, resume):
     assert not list(bucket.glob("*.tokfmt-writing"))
 
 
+@pytest.mark.parametrize("fault", ["no tag", "wrong tag"])
 @pytest.mark.parametrize("name", ["m/shard.00000.mds", "m/shard.00002.mds"])
-def test_an_object_whose_write_is_answered_wrongly_is_removed(server, bucket, local, spool, name):
+def test_an_object_whose_write_is_answered_wrongly_is_removed(server, bucket, local, spool, name, fault):
     """It is there, and visible: the store has done what it does not say."""
-    server.forever[f"PUT bkt/{name}"] = "no tag"
-    with pytest.raises(OutageError) as caught:
+    server.forever[f"PUT bkt/{name}"] = fault
+    with pytest.raises(OutageError if fault == "no tag" else ConversionError) as caught:
         tokfmt.convert(PACK, "s3://bkt/m", **MDS)
     assert f"s3://bkt/{name}" in str(caught.value)
     assert not everything(bucket) and not any(spool.iterdir())
     server.forever.clear()
     tokfmt.convert(PACK, "s3://bkt/m", **MDS)
     assert tree(bucket / "m") == local
+
+
+def test_a_single_object_whose_write_is_answered_with_a_wrong_tag_is_removed(server, bucket):
+    server.forever["PUT bkt/m.pbin"] = "wrong tag"
+    with pytest.raises(ConversionError, match="s3://bkt/m.pbin"):
+        tokfmt.convert(PACK, "s3://bkt/m.pbin")
+    assert not everything(bucket) and not list(bucket.glob("*.tokfmt-writing"))
+    server.forever.clear()
+    tokfmt.convert(PACK, "s3://bkt/m.pbin")
+    assert (bucket / "m.pbin").is_file()
 
 
 @pytest.mark.parametrize("stays", ["m/shard.00000.mds", "m.tokfmt-writing"])

@@ -85,7 +85,7 @@ class StoredFormat:
         files = everything_in(url) if format_ is None else unrelated_files(format_, url)
         return _strangers([file for file in files if isinstance(file, Url) and file.key not in own], url)
 
-    def measured(self, file: Path) -> tuple[int, str]:
+    def measured(self, file: Path | Url) -> tuple[int, str]:
         """Return the size and the checksum of a file."""
         return digest_of_file(file)
 

@@ -95,7 +95,7 @@ class StoredKind(Protocol):
     def strangers(self, url: Url, stated: str) -> str:
         """Return the reason not to replace what is at an address; "" if all of it belongs to one dataset."""
 
-    def measured(self, file: Path) -> tuple[int, str]:
+    def measured(self, file: Path | Url) -> tuple[int, str]:
         """Return the size and the checksum of a file."""
 
 
@@ -223,10 +223,10 @@ class StorePublisher(Publisher):
         there = self._stated(self.uploaded)
         for key, stored in self.uploaded.items():
             if there.get(key) != stored.identity:
-                change = "deleted" if key not in there else "changed"
+                change = "is gone" if key not in there else "has another tag than the store answered"
                 place = printable(f"{self.url.scheme}://{self.url.authority}/{key}")
                 raise ConversionError(
-                    f"{place}: another writer has {change} it since it was uploaded, so the dataset is not published. "
+                    f"{place}: the object {change} when it was uploaded, so the dataset is not published. "
                     "Run again when no other writer is there"
                 )
         for name in self._entries():
@@ -395,7 +395,7 @@ class StorePublisher(Publisher):
         is_kept = not self._published and self.keep and bool(self.uploaded)
         try:
             if not self._published and not is_kept:
-                keys = [key for key, one in self.uploaded.items() if self.store.identity(key) == one.identity]
+                keys = [key for key, one in self.uploaded.items() if self._is_as_uploaded(key, one)]
                 keys += [key for key, content in self.unanswered.items() if self._is_ours(key, content)]
                 # A run that has taken over and still writes notices what is deleted. One that has published does not.
                 if keys and (self.claim.is_ours() or read_claim(self.store, self.url) is not None):
@@ -409,6 +409,13 @@ class StorePublisher(Publisher):
             self._is_clean = False
             self._note(f"{printable(self.url)}: not cleaned up: {error}")
         super()._leave()
+
+    def _is_as_uploaded(self, key: str, one: Uploaded) -> bool:
+        """Return whether an object is what this run has uploaded; the store may have answered with a wrong tag."""
+        there = self.store.identity(key)
+        if there is None or there == one.identity or there.size != one.size:
+            return there == one.identity
+        return self._kind.measured(self.url.parent / self.name_of(key)) == one.measured
 
     def _is_ours(self, key: str, content: bytes | Path) -> bool:
         """Return whether an object whose write was not answered is there, and what this run has sent."""
