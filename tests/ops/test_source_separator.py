@@ -9,6 +9,8 @@ from contextlib import nullcontext
 
 import h5py
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from paths import TOKENIZER
 
@@ -189,6 +191,23 @@ def test_what_does_not_divide_a_stream_is_refused(stated, eos, error, words, ope
     """A mistyped ID must not make one document of all."""
     with pytest.raises(error, match=words):
         open_(stream(tmp_path, stated), eos=eos, format="nanogpt")
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+def test_rows_of_one_length_are_not_joined_at_a_separator_that_they_lack(suffix, tmp_path):
+    """Lists of fixed size are blocks of a stream; without --eos they are rows."""
+    path, rows = tmp_path / f"x.{suffix}", [[number, number + 1] for number in range(10, 70, 2)]
+    table = pa.table({"input_ids": pa.array(rows, pa.list_(pa.uint16(), 2))})
+    if suffix == "parquet":
+        pq.write_table(table, path)
+    else:
+        with pa.ipc.new_file(path, table.schema) as file:
+            file.write_table(table)
+    with pytest.raises(OptionError, match="separator 3 .*does not occur in 60 tokens"):
+        tokfmt.open(path, eos=3)
+    for eos in (None, "none"):
+        assert contents(path, eos=eos)[0] == rows
+    assert contents(path, eos=11)[0] == [[10], sum(rows[1:], [])]
 
 
 def test_a_stream_of_one_document_is_read(tmp_path):

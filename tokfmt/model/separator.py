@@ -266,7 +266,7 @@ def refuse_undivided(dataset: Dataset, known: str, path: str) -> None:
     if len(dataset) != 1 or dataset.contents(0, 1)[2][0] & SEP:
         return
     what = f"{path}: the separator {dataset.gap.id} ({known}) does not occur in {axis.length:,} tokens. "
-    what += "--eos ID names another one, and --eos none reads one sequence"
+    what += "--eos ID names another one, and --eos none divides at none"
     raise OptionError(what, name="eos") if known == "--eos" else ConversionError(what)
 
 

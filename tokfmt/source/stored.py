@@ -626,7 +626,9 @@ def _of_stream(
         dataset = from_reader(stored, eos_id, jobs=jobs, scanned=watched.advance, path=path)
         split = ContentReader(dataset)
         is_claimed = separator.is_stored and separator.source.startswith((GIVEN, "manifest"))
-        if is_claimed and info.eos_id != eos_id:  # Else the files state it, or it is only what is usual.
+        if info.eos_id == eos_id:  # The files state it, unless they have it from --eos, or it is only what is usual.
+            is_claimed = info.eos_from == "given" and separator.source == GIVEN
+        if is_claimed:
             refuse_undivided(dataset, separator.source, printable(path))
         (empty, first), notes = dataset.spans.empty, list[str]()
         if empty:
