@@ -26,12 +26,12 @@ import numpy as np
 from mutants import FIXTURES, INTERESTING, SECONDS, TooSlow, damaged
 
 from tokfmt.errors import FormatError
+from tokfmt.formats import codecs
+from tokfmt.formats.codecs import Stored
 from tokfmt.formats.hdf5.stored import open_hdf5
 from tokfmt.formats.hdf5_arrays.chunks import DEFLATE, FLETCHER32, SHUFFLE, DamagedChunkError, Pipeline
 from tokfmt.formats.jsonl.lines import lines_of
 from tokfmt.formats.jsonl.parse import DEEPEST, LARGEST_ID, IdTooLarge, OtherFields, Parser, Validator
-from tokfmt.formats.zarr_arrays import codecs
-from tokfmt.formats.zarr_arrays.store import Blob
 
 MEMORY = 64 << 20
 CHUNK = 1 << 14  # items
@@ -84,7 +84,7 @@ def blosc_mutant(rng, seeds, home):
     data = pokes(raw, rng, 16 + 4 * 32)
     if len(data) >= 16 and rng.random() < 0.5:  # what the header is checked for is right, whatever else is not
         data = data[:4] + struct.pack("<I", nbytes) + data[8:12] + struct.pack("<I", len(data)) + data[16:]
-    blob, results = Blob(Path("c"), data, 0, len(data)), []
+    blob, results = Stored(Path("c"), data, 0, len(data)), []
     for filler in (0, 0xFF):
         out = np.full(nbytes, filler, np.uint8)
         try:

@@ -80,7 +80,7 @@ HIDDEN = {
     "modalities": ("header_contradicts", "header_not_of_the_layout", "index_of_old_wrong_width"),
     "stage1": (),
     "hdf5": ("content_", "files_", "own_mask", "vsl_"),
-    "flat-tokens": ("bits_of_an_empty", "bits_one_extra", "bound_too_low"),
+    "flat-tokens": ("bits_", "bound_too_low"),
     "jsonl": ("bomb", "long_", "other_fields"),
 }
 
@@ -185,19 +185,10 @@ def test_metadata_and_chunks_of_a_store():
         assert json.loads(f"{{{text[field.offset : field.offset + field.length]}}}") == {name: stored[name]}
     files = sorted((p for p in (path / key).iterdir() if p.name.isdigit()), key=lambda p: int(p.name))
     assert [(f.path, f.length) for f in found[f"chunks of {key}"]] == [(p, p.stat().st_size) for p in files]
-    head = {f.name: f.value for f in found[f"header of the first chunk of {key}"]}
-    raw = files[0].read_bytes()
-    nbytes, block, cbytes = struct.unpack_from("<3I", raw, 4)
-    assert [head[n] for n in ("decoded size", "block size", "compressed size")] == [
-        f"{n:,}" for n in (nbytes, block, cbytes)
-    ]
     expected = json.loads((FIXTURES / "flat-tokens" / "expected.json").read_text())["multi_chunk.zarr"]
     train = expected["splits"]["train"]
     starts = np.cumsum([0, *map(len, train)]).tolist()
-    assert [f.value for f in found["items of train/seq_starts"]] == [f"{n:,}" for n in starts]
-    assert [f.value for f in found[f"items of {key}"]] == [str(t) for s in train for t in s][:3000]
-    begins = {n for n in starts if n < starts[-1]}
-    assert [bool(f.meaning) for f in found[f"items of {key}"]] == [i in begins for i in range(starts[-1])][:3000]
+    assert [f.value for f in found["entries of train/seq_starts"]] == [f"{n:,}" for n in starts]
 
 
 @pytest.mark.parametrize(("shuffle", "flags"), [(0, "zstd"), (1, "zstd, byte shuffle"), (2, "zstd, bit shuffle")])
@@ -207,8 +198,7 @@ def test_flags_of_a_chunk_of_blosc(shuffle, flags, tmp_path):
     tokens = np.frombuffer(numcodecs.Blosc().decode(chunk.read_bytes()), "<u4")
     chunk.write_bytes(numcodecs.Blosc("zstd", shuffle=shuffle).encode(tokens))
     found = everything(path, "flat-tokens")
-    (field,) = (f for f in found["header of the first chunk of train/encoded_tokens"] if f.name == "flags")
-    assert (field.value, field.meaning) == (str(chunk.read_bytes()[2]), flags)
+    assert f"blosc {flags}, " in found["chunks of train/encoded_tokens"][0].meaning
     assert wrong(found) == []
 
 
@@ -367,5 +357,4 @@ def test_arrays_of_zarr():
     assert [str(field.path.parent.name) for field in chunks] == ["0"] * 4 + ["1"] * 4
     names = [field.name for field in found["zarr_pair_v2.zarr"]["metadata of offsets"]]
     assert names == list(json.loads((FIXTURES / "array/zarr_pair_v2.zarr/offsets/.zarray").read_text()))
-    assert "header of the first chunk of tokens" in found["zarr_pair_v2.zarr"]
     assert not any(wrong(each) for each in found.values())

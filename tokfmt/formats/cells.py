@@ -3,49 +3,24 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tokfmt.core.reader import ByteOffset, check_position
 from tokfmt.files.file import File
 from tokfmt.files.place import Place
 from tokfmt.files.store import Identity
+from tokfmt.formats.chunks import Chunked
 from tokfmt.formats.flat import FlatReader
-
-
-class ChunkedArray(Protocol):
-    """An array whose items are numbered in row-major order. Picklable."""
-
-    @property
-    def length(self) -> int:
-        """Number of items."""
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Dtype of the items that `read` returns, in native byte order."""
-
-    def read(self, start: int, stop: int) -> NDArray[np.integer[Any]]:
-        """Return items `start <= i < stop`."""
-
-    def byte_offset(self, item: int) -> ByteOffset:
-        """Return the byte offset of an item, or of the chunk that holds it."""
-
-    def position(self, path: Place, offset: int) -> int | None:
-        """Return the item at a byte offset of a file, or the first of the chunk there; None if there is neither."""
-
-    def close(self) -> None:
-        """Release what was decoded, and files."""
 
 
 class Cells(File):
     """A virtual file of the items of an array, one after the other in native byte order. Picklable."""
 
     is_plain = False
-    chunked: ChunkedArray
+    chunked: Chunked
 
-    def __init__(self, path: Place, identity: Identity, chunked: ChunkedArray) -> None:
+    def __init__(self, path: Place, identity: Identity, chunked: Chunked) -> None:
         """Hold an array.
 
         Args:

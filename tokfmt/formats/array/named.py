@@ -25,12 +25,13 @@ from tokfmt.formats.array.options import ReadOptions
 from tokfmt.formats.array.shapes import boundaries_of, shaped
 from tokfmt.formats.blocks import Virtual
 from tokfmt.formats.cells import Cells
+from tokfmt.formats.chunks import KEPT_BAND, ChunkFields
 from tokfmt.formats.flat import Extent, FileLayout
 from tokfmt.formats.npy import MAGIC, header_of
 from tokfmt.formats.row_reader import ExtentRows, StoredColumn
-from tokfmt.formats.zarr_arrays.array import KEPT_BAND, arrays_in, dtype_of, metadata_key
 from tokfmt.formats.zarr_arrays.array import Array as ZarrArray
-from tokfmt.formats.zarr_arrays.sections import Chunks, first_header, key_fields
+from tokfmt.formats.zarr_arrays.array import arrays_in, dtype_of, metadata_key
+from tokfmt.formats.zarr_arrays.sections import key_fields
 from tokfmt.formats.zarr_arrays.store import Store, Zipped, zarr_format_of
 from tokfmt.model.rows import ROLES, columns_to_read
 from tokfmt.wording import human_bytes, printable
@@ -255,10 +256,11 @@ def _cells(file: File, array: ZarrArray) -> Extent:
 
 def _slow(array: ZarrArray) -> list[str]:
     """Return a note if the chunks of a few rows take so much memory that they are decoded for each read."""
-    if array.layout.band_bytes <= KEPT_BAND:
+    band = array.layout.band * array.layout.chunk_bytes
+    if band <= KEPT_BAND:
         return []
-    rows, columns = array.layout.chunk_shape
-    what = f"each read decodes {human_bytes(array.layout.band_bytes)}, as chunks of {array.name} have {rows:,} rows of"
+    rows, columns = array.layout.chunk
+    what = f"each read decodes {human_bytes(band)}, as chunks of {array.name} have {rows:,} rows of"
     return [f"{what} {columns:,} columns; an array with chunks of whole rows is read faster"]
 
 
@@ -266,11 +268,9 @@ def _parts_of(store: Store, array: ZarrArray, version: int) -> list[Section]:
     """Return the metadata and the chunks of a zarr array as sections."""
     key, name = metadata_key(array.key, version), printable(array.name)
     fields = partial(key_fields, store, key, lambda *_: ("", False))
-    header = Part(f"header of the first chunk of {name}", array.path, partial(first_header, array))
     return [
         Part(f"metadata of {name}", array.layout.where, fields),
-        Part(f"chunks of {name}", array.path, partial(Chunks, array)),
-        *([header] if array.layout.codecs[-1:] == ("blosc",) else []),
+        Part(f"chunks of {name}", array.path, partial(ChunkFields, array)),
     ]
 
 
@@ -281,7 +281,8 @@ def _dataset(file: File, array: Array) -> Extent:
         return Extent(file, array.begin, count, table.dtype)
     from tokfmt.formats.hdf5_arrays.table import Items
 
-    return Extent(Cells(file.path, file.identity, Items(table)), 0, count, table.dtype.newbyteorder("="))
+    cells = Cells(file.path, file.identity, Items(table))  # type: ignore[arg-type]
+    return Extent(cells, 0, count, table.dtype.newbyteorder("="))
 
 
 def _named(

@@ -18,12 +18,13 @@ from tokfmt.core.findings import Audit, Finding, Repair, raise_fatal
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.reader import INT32_MAX, WINDOW, largest_id, windows
 from tokfmt.errors import CorruptError, FormatError, UnsupportedError
-from tokfmt.files.place import LocalPlace, local_path
+from tokfmt.files.place import LocalPlace, Place, local_path
+from tokfmt.formats.chunks import Items
+from tokfmt.formats.codecs import ENCODERS
 from tokfmt.formats.flat_tokens.layout import STARTS, TOKENS, GroupLayout, StoreLayout, code_of
 from tokfmt.formats.flat_tokens.options import Codec, ReadOptions
 from tokfmt.formats.flat_tokens.reader import above_bound, flip_starts, wrong_bits
-from tokfmt.formats.zarr_arrays.array import Array, Items
-from tokfmt.formats.zarr_arrays.codecs import ENCODERS, blosc_frame
+from tokfmt.formats.zarr_arrays.array import Array
 from tokfmt.formats.zarr_arrays.store import Directory
 from tokfmt.wording import printable
 
@@ -66,35 +67,18 @@ def _group(group: GroupLayout, how: Audit) -> Iterator[Finding]:
 
 def _chunks(array: Array, *, severity: str) -> Iterator[Finding]:
     """Yield damaged chunks of an array, and those that shards lack."""
-    layout, path, wrong, lost = array.layout, str(array.path), 0, list[int]()
-    for number in range(layout.chunks):
-        try:
-            if not _chunk(array, number) and layout.shard and not array.is_absent(number // layout.shard.chunks):
-                lost.append(number)
-        except FormatError as error:
+    wrong, lost = 0, list[tuple[int, Place]]()
+    for number, error in array.damaged(deep=False):
+        if error is not None:
             wrong += 1
             if wrong <= _REPORTED:
                 yield _finding("TF409", error)
+        elif (shard := array.map.shard(number)) is not None:
+            lost.append((number, shard))
     if lost:
-        shard = array.origin(lost[0]).path
-        yield Finding.of("TF408", array.hole_at(lost[0], len(lost), shard), severity)
+        yield Finding.of("TF408", array.map.hole_at(lost[0][0], len(lost), lost[0][1]), severity)
     if wrong > _REPORTED:
-        yield Finding("TF409", "error", path, f"has {wrong - _REPORTED:,} more damaged chunks")
-
-
-def _chunk(array: Array, number: int) -> bool:
-    """Check the header of a blosc chunk, or decode another one; return False if the chunk is absent.
-
-    Of chunks with another compressor only the first and the last are decoded.
-    """
-    layout, blob = array.layout, array.blob(number)
-    if blob is None:
-        return False
-    if layout.codecs == ("blosc",):
-        blosc_frame(blob, layout.chunk * layout.itemsize, layout.itemsize)
-    elif number in (0, layout.chunks - 1) or not layout.codecs:
-        array.decoded(blob)
-    return True
+        yield Finding("TF409", "error", str(array.path), f"has {wrong - _REPORTED:,} more damaged chunks")
 
 
 def _stale(layout: GroupLayout, array: Array) -> Iterator[Finding]:
@@ -305,20 +289,20 @@ def _set_bound(group: GroupLayout, top: int) -> None:
 def _set_bits(tokens: Array, offsets: Offsets, *, dry_run: bool) -> None:
     """Set the start bits of every chunk that has a wrong one, and store it again in place."""
     layout = tokens.layout
-    codec = _CODECS.get(layout.codecs)
-    if codec is None or layout.shard is not None or layout.delta:
-        how = "in shards" if layout.shard is not None else f"with {' '.join(layout.codecs) or 'a delta filter'}"
+    codec, shard = _CODECS.get(layout.codecs), tokens.map.keys.shard
+    if codec is None or shard is not None:
+        how = "in shards" if shard is not None else f"with {' '.join(layout.codecs)}"
         raise UnsupportedError(
             tokens.path,
             f"is stored {how}, which is not repaired in place",
             remedy="--from-opt bound=ignore reads it, if seq_starts can be trusted",
         )
     for number in range(layout.chunks):
-        start, stop = number * layout.chunk, min((number + 1) * layout.chunk, layout.length)
+        start, stop = number * layout.items, min((number + 1) * layout.items, layout.length)
         if not any(_ids(tokens, offsets, a, b)[1] for a, b in windows(start, stop)):
             continue
-        blob = tokens.blob(number)
-        if blob is None:
+        items, stored = tokens.chunk(number), tokens.map.find(number)
+        if items is None or stored is None:
             raise CorruptError(
                 tokens.path,
                 f"chunk {number:,} is absent, and its start bits are wrong",
@@ -326,10 +310,8 @@ def _set_bits(tokens: Array, offsets: Offsets, *, dry_run: bool) -> None:
             )
         if dry_run:
             continue
-        items = tokens.decoded(blob).astype(np.uint32)
+        items = items.astype(np.uint32)
         part = items[: stop - start]
         part &= ~np.uint32(1)
         flip_starts(part, offsets, start)
-        local_path(blob.path, "a store to repair").write_bytes(
-            ENCODERS[codec](items.astype(">u4" if layout.big_endian else "<u4"))
-        )
+        local_path(stored.path, "a store to repair").write_bytes(ENCODERS[codec](items.astype(layout.dtype)))

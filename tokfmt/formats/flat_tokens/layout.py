@@ -18,8 +18,9 @@ from tokfmt.core.reader import INT32_MAX, WINDOW, Damage, windows
 from tokfmt.errors import NO_DAMAGE, CorruptError, FormatError, OptionError, UnsafeError
 from tokfmt.files.file import natural_key
 from tokfmt.files.place import Place
+from tokfmt.formats.chunks import Items
 from tokfmt.formats.flat_tokens.options import ReadOptions
-from tokfmt.formats.zarr_arrays.array import Array, Items, Json
+from tokfmt.formats.zarr_arrays.array import Array, Json
 from tokfmt.formats.zarr_arrays.store import Store, json_of, open_store, zarr_format_of
 
 TOKENS, STARTS = "encoded_tokens", "seq_starts"
@@ -179,21 +180,22 @@ class GroupLayout:
     def _of_array(self, array: Array, name: str) -> Iterator[Problem]:
         """Yield the byte order of an array, and its absent and extra files."""
         layout = array.layout
-        if layout.big_endian:
+        if layout.dtype.byteorder == ">":
             error = FormatError(array.path, "is big-endian, which seqax refuses", remedy=SEQAX)
             note = f"{self.store.root.name}: {TOKENS} is big-endian, which seqax refuses" * (name == TOKENS)
             yield noted("TF402", error, note)
-        hole = array.hole
+        hole = array.map.hole
         if hole is not None and layout.fill is None:
             yield fatal("TF401", hole, is_truncated=True)
-        elif hole is not None and not array.fill:
+        elif hole is not None and not array.map.fill:
             yield fatal("TF408", hole, is_truncated=True)
         elif hole is not None:
-            absent = f"{len(array.absent):,} of {layout.files:,} chunks of {array.key}"
+            absent = f"{len(array.map.absent):,} of {array.map.files:,} chunks of {array.key}"
             note = f"{absent} are not there and read as {layout.fill}"
             yield noted("TF408", hole, note)._replace(severity="warning")
-        if len(array.extra):
-            beyond = f"holds {len(array.extra):,} chunk files beyond its shape (first: {int(array.extra[0]):,}), which"
+        if len(array.map.extra):
+            extra = array.map.extra
+            beyond = f"holds {len(extra):,} chunk files beyond its shape (first: {int(extra[0]):,}), which"
             yield Problem("TF412", "info", FormatError(array.path, f"{beyond} no reader reads", remedy="Remove them"))
 
     def offsets(self) -> Offsets:
@@ -232,7 +234,7 @@ class GroupLayout:
         starts, total = self.array(STARTS), self.array(TOKENS).layout.length
         starts.check_memory()
         count, read, failure = starts.layout.length, list[Items](), None
-        for a, b in windows(0, count, min(WINDOW, starts.layout.chunk)):
+        for a, b in windows(0, count, min(WINDOW, starts.layout.items)):
             try:
                 read.append(starts.read(a, b))
             except NO_DAMAGE:

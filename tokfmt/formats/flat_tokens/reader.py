@@ -21,8 +21,9 @@ from tokfmt.core.reader import (
 )
 from tokfmt.errors import ContradictionError, FormatError, SourceChangedError
 from tokfmt.files.place import Place
+from tokfmt.formats.chunks import Items
 from tokfmt.formats.flat_tokens.layout import STARTS, TOKENS, StoreLayout
-from tokfmt.formats.zarr_arrays.array import Array, Items
+from tokfmt.formats.zarr_arrays.array import Array
 
 _PIECE = 1 << 16
 """Tokens that are decoded at once, so that they stay in the cache of the processor for four passes."""
@@ -66,7 +67,7 @@ class FlatTokensReader(TokenReader):
             other_splits=tuple(other.split or "" for other in store.groups if other is not group),
             extras={
                 "zarr_format": group.zarr_format,
-                "chunk": layout.chunk,
+                "chunk": layout.items,
                 "codec": " ".join(layout.codecs) or "none",
                 "max_token_id": self._bound,
             },

@@ -1,19 +1,19 @@
-"""List the parts of a flat-tokens store: metadata key by key, chunks, the header of the first chunk, items."""
+"""List the parts of a flat-tokens store: metadata key by key, chunks, and entries of `seq_starts`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, cached_property, partial
-
-import numpy as np
+from contextlib import suppress
+from functools import partial
 
 from tokfmt.core.annotation import Listed, Part, broken
-from tokfmt.core.reader import INT32_MAX, ByteOffset
+from tokfmt.core.reader import INT32_MAX
 from tokfmt.errors import FormatError
 from tokfmt.files.fields import Field, Pointer, Section
 from tokfmt.files.file import natural_key
+from tokfmt.formats.chunks import ChunkFields
 from tokfmt.formats.flat_tokens.layout import STARTS, TOKENS, Group, GroupLayout, StoreLayout
-from tokfmt.formats.zarr_arrays.sections import Chunks, first_header, key_fields
+from tokfmt.formats.zarr_arrays.sections import key_fields
 from tokfmt.formats.zarr_arrays.store import METADATA, Store, json_of
 
 _FILES = 4096  # files of an array that cannot be opened
@@ -21,7 +21,7 @@ _UNBOUNDED = Field("max_token_id", None, 0, "not there", "seqax does not open th
 
 
 def sections(layout: StoreLayout) -> Sequence[Section]:
-    """Return the sections of a store: its metadata, then metadata, chunks, first header and items of each array."""
+    """Return the sections of a store: its metadata, then metadata and chunks of each array, and entries."""
     store, path = layout.store, layout.path
     if store is None:
         return [Part("store", path, partial(Listed, (broken(layout.problems[0].error),)))]
@@ -30,15 +30,12 @@ def sections(layout: StoreLayout) -> Sequence[Section]:
     for group in groups:
         if group.split:
             parts += _metadata(store, group.split, bounded=True)
-        contents = _Contents(layout.of(group))
-        for name, items in ((TOKENS, _Tokens), (STARTS, _Starts)):
-            key, path = group.key(name), store.root / group.key(name)
-            parts += [
-                *_metadata(store, key),
-                Part(f"chunks of {key}", path, partial(_chunks, contents, name)),
-                Part(f"header of the first chunk of {key}", path, partial(_first_header, contents, name)),
-                Part(f"items of {key}", path, partial(items, contents)),
-            ]
+        for name in (TOKENS, STARTS):
+            key = group.key(name)
+            chunks = partial(_chunks, layout.of(group), name)
+            parts += [*_metadata(store, key), Part(f"chunks of {key}", store.root / key, chunks)]
+        key = group.key(STARTS)
+        parts.append(Part(f"entries of {key}", store.root / key, partial(_Starts, layout.of(group))))
     return parts or [Part("store", path, lambda: [Field("content", None, 0, "nothing of zarr", wrong=True)])]
 
 
@@ -81,20 +78,11 @@ def _odd(name: str, value: object) -> str:
     return f"should be a whole number from 0 to {INT32_MAX:,}"
 
 
-def _chunks(contents: _Contents, name: str) -> Chunks | Listed:
+def _chunks(layout: GroupLayout, name: str) -> ChunkFields | Listed:
     try:
-        return Chunks(contents.array(name))
+        return ChunkFields(layout.array(name).filled())
     except FormatError as error:
-        return Listed([broken(error), *_files(contents.store, contents.group.key(name))])
-
-
-def _first_header(contents: _Contents, name: str) -> Sequence[Field]:
-    """Return the fields of the header of the first chunk; none unless it is compressed with blosc."""
-    try:
-        array = contents.array(name)
-    except FormatError:  # the section of chunks reports it
-        return ()
-    return first_header(array)
+        return Listed([broken(error), *_files(layout.store, layout.group.key(name))])
 
 
 def _files(store: Store, key: str) -> Iterator[Field]:
@@ -112,117 +100,35 @@ def _files(store: Store, key: str) -> Iterator[Field]:
                 yield Field(name, at, length, f"{blob.size:,} bytes", path=origin.path)
 
 
-_BITS = 1 << 20  # maximum tokens that are read for the start bits of some sequences
-
-
-class _Contents:
-    """Both arrays of a group, opened on first use. Their chunks may be absent."""
-
-    def __init__(self, layout: GroupLayout) -> None:
-        self.store, self.group = layout.store, layout.group
-        self.array = cache(lambda name: layout.array(name).filled())
-        """Opens the array `TOKENS` or `STARTS`."""
-
-    @cached_property
-    def _first(self) -> ByteOffset | None:
-        try:
-            tokens = self.array(TOKENS)
-            return tokens.byte_offset(0) if tokens.layout.length else None
-        except FormatError:
-            return None
-
-    def target(self, item: int) -> Pointer | None:
-        """Return a pointer to the token at a position; None if the byte offset of the first token is unknown."""
-        return None if self._first is None else Pointer(self._first.path, self._first.offset, item)
-
-
-class _Tokens:
-    """Stored tokens as fields: ID and start bit."""
-
-    def __init__(self, contents: _Contents) -> None:
-        self.contents, self.array = contents, contents.array(TOKENS)
-        self.count = self.array.layout.length
-
-    def fields(self, first: int, last: int) -> list[Field]:
-        last, fields = min(last, self.count), list[Field]()
-        if first >= last:
-            return fields
-        for item, value in enumerate(self.array.read(first, last).tolist(), first):
-            place = self.array.byte_offset(item)
-            length = place.width or 0
-            meaning = "begins a sequence" if value & 1 else ""
-            fields.append(
-                Field(
-                    f"token {item:,}",
-                    place.offset if length else None,
-                    length,
-                    str(value >> 1),
-                    meaning,
-                    path=place.path,
-                    target=self.contents.target(item),
-                )
-            )
-        return fields
-
-
 class _Starts:
     """Entries of `seq_starts` as fields: the position where each sequence begins, and the end of the last."""
 
-    def __init__(self, contents: _Contents) -> None:
-        self.contents, self.array = contents, contents.array(STARTS)
-        self.count = max(1, self.array.layout.length)
-        try:
-            self.total: int | None = contents.array(TOKENS).layout.length
-        except FormatError:
-            self.total = None
+    def __init__(self, layout: GroupLayout) -> None:
+        self.array = layout.array(STARTS).filled()
+        self.count, self.total, self._first = max(1, self.array.length), None, None
+        with suppress(FormatError):
+            tokens = layout.array(TOKENS).filled()
+            self.total = tokens.length
+            self._first = tokens.byte_offset(0) if tokens.length else None
 
     def fields(self, first: int, last: int) -> list[Field]:
         last = min(last, self.count)
         if first >= last:
             return []
-        if not self.array.layout.length:
+        if not self.array.length:
             return [Field("entry 0", None, 0, "not there", "at least the entry 0 is expected", wrong=True)]
         values = self.array.read(first, min(last + 1, self.count)).tolist()
-        bits = self._bits(values)
-        fields = []
-        for k in range(last - first):
-            here, after = values[k], values[k + 1] if k + 1 < len(values) else None
-            place = self.array.byte_offset(first + k)
-            length = place.width or 0
-            wrong = self._wrong(first + k, here, after, bits)
-            description = "the end of the last" if after is None else f"{after - here:,} tokens"
-            fields.append(
-                Field(
-                    f"entry {first + k:,}",
-                    place.offset if length else None,
-                    length,
-                    f"{here:,}",
-                    wrong or description,
-                    bool(wrong),
-                    place.path,
-                    self.contents.target(here),
-                )
-            )
-        return fields
+        return [self._field(first + k, here, values[k + 1 :]) for k, here in enumerate(values[: last - first])]
 
-    def _wrong(self, entry: int, here: int, after: int | None, bits: dict[int, bool]) -> str:
+    def _field(self, entry: int, here: int, after: Sequence[int]) -> Field:
+        place, wrong = self.array.byte_offset(entry), ""
         if entry == 0 and here:
-            return "the first should be 0"
-        if after is None:
-            known = self.total is not None and here != self.total
-            return f"the last should be {self.total:,}, the number of tokens" if known else ""
-        if after < here:
-            return f"the next is {after:,}: entries should not decrease"
-        return "its token has no start bit" if after > here and not bits.get(here, True) else ""
-
-    def _bits(self, values: list[int]) -> dict[int, bool]:
-        """Return the start bit at each of some entries; {} if they are far apart, or the tokens cannot be read."""
-        low, high = min(values), max(values)
-        if self.total is None or not 0 <= low <= high <= self.total or high - low > _BITS:
-            return {}
-        try:
-            bits = self.contents.array(TOKENS).read(low, high) & 1
-        except FormatError:
-            return {}
-        inside = np.asarray([value for value in values if value < high], np.int64)
-        return dict(zip(inside.tolist(), bits[inside - low].astype(bool).tolist(), strict=True))
+            wrong = "the first should be 0"
+        elif not after and self.total not in (None, here):
+            wrong = f"the last should be {self.total:,}, the number of tokens"
+        elif after and after[0] < here:
+            wrong = f"the next is {after[0]:,}: entries should not decrease"
+        meaning = wrong or (f"{after[0] - here:,} tokens" if after else "the end of the last")
+        offset, length = (None, 0) if place.width is None else (place.offset, place.width)
+        target = None if self._first is None else Pointer(self._first.path, self._first.offset, here)
+        return Field(f"entry {entry:,}", offset, length, f"{here:,}", meaning, bool(wrong), place.path, target)

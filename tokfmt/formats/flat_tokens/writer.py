@@ -16,9 +16,9 @@ from tokfmt.core.output import whole
 from tokfmt.core.reader import INT32_MAX, WINDOW, TokenReader, check_ids, windows
 from tokfmt.errors import OptionError
 from tokfmt.files.file import writing
+from tokfmt.formats.codecs import ENCODERS, GZIP_LEVEL, ZSTD_LEVEL
 from tokfmt.formats.flat_tokens.layout import STARTS, TOKENS
 from tokfmt.formats.flat_tokens.options import Codec, WriteOptions
-from tokfmt.formats.zarr_arrays.codecs import ENCODERS, GZIP_LEVEL, ZSTD_LEVEL
 
 _SPLIT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _SEQUENCES = 1 << 16

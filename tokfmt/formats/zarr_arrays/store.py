@@ -13,12 +13,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from tokfmt.errors import CorruptError, FormatError, UnsafeError, UnsupportedError
-from tokfmt.files.file import File, Stream, names_in, open_file
+from tokfmt.files.file import Stream, names_in, open_file
 from tokfmt.files.place import Place
+from tokfmt.formats.chunks import Origin
+from tokfmt.formats.codecs import Stored
 from tokfmt.formats.folders import inside, parsed_object
 
 _MEMBER = 1 << 28
@@ -38,61 +37,6 @@ _RATIO = 1100
 """Maximum ratio of a zip member. Deflate compresses by a factor of about 1,032 at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class Blob:
-    """A run of bytes: a part of a file, or a decompressed zip member.
-
-    Attributes:
-        path: Path for messages.
-        source: Open file, or the bytes themselves.
-        start: Byte offset in `source`.
-        size: Number of bytes.
-    """
-
-    path: Place
-    source: File | bytes
-    start: int
-    size: int
-
-    def read(self, offset: int, length: int) -> bytes:
-        """Return exactly `length` bytes from a byte offset; the caller keeps within `size`."""
-        if isinstance(self.source, File):
-            return self.source.read(self.start + offset, length)
-        return self.source[self.start + offset : self.start + offset + length]
-
-    def array(self, offset: int, length: int) -> NDArray[np.uint8]:
-        """Return the same bytes as uint8[length], with one copy less."""
-        if isinstance(self.source, File):
-            return self.source.array(self.start + offset, length, np.dtype(np.uint8)).view(np.uint8)
-        return np.frombuffer(self.source, np.uint8, length, self.start + offset)
-
-    def read_into(self, offset: int, out: NDArray[np.uint8]) -> None:
-        """Fill `out` with the bytes from a byte offset; the caller keeps within `size`."""
-        if isinstance(self.source, File):
-            self.source.read_into(self.start + offset, out.data)
-        else:
-            out[:] = np.frombuffer(self.source, np.uint8, len(out), self.start + offset)
-
-    def part(self, offset: int, length: int) -> Blob:
-        """Return the blob of a part of this one; the caller keeps within `size`."""
-        return Blob(self.path, self.source, self.start + offset, length)
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """The place of a key's bytes in a file.
-
-    Attributes:
-        path: File that holds them: the file of the key, or the zip.
-        start: Byte offset of the first one in that file.
-        exact: False if a zip stores them compressed.
-    """
-
-    path: Place
-    start: int
-    exact: bool
-
-
 class Store(Protocol):
     """Files by key ("train/encoded_tokens/0"). Picklable, no open handles."""
 
@@ -102,7 +46,7 @@ class Store(Protocol):
     def names(self, key: str) -> frozenset[str]:
         """Return the names in the directory of a key; none if it is not a directory."""
 
-    def blob(self, key: str) -> Blob | None:
+    def blob(self, key: str) -> Stored | None:
         """Return the bytes of the regular file of a key, None if it does not exist.
 
         Raises:
@@ -154,7 +98,7 @@ class Directory:
         path = self._inside(key)
         return frozenset(names_in(path)) if path.is_dir() else frozenset()
 
-    def blob(self, key: str) -> Blob | None:
+    def blob(self, key: str) -> Stored | None:
         path = self._inside(key)
         if path.is_local and not path.is_there():
             return None
@@ -164,7 +108,7 @@ class Directory:
             if not path.is_local and isinstance(error.__cause__, FileNotFoundError):
                 return None
             raise
-        return Blob(path, file, 0, file.size)
+        return Stored(path, file, 0, file.size)
 
     def origin(self, key: str) -> Origin:
         return Origin(self._inside(key), 0, exact=True)
@@ -210,12 +154,12 @@ class Zipped:
     def names(self, key: str) -> frozenset[str]:
         return frozenset(self._names.get(key, ()))
 
-    def blob(self, key: str) -> Blob | None:
+    def blob(self, key: str) -> Stored | None:
         member = self._members.get(key)
         if member is None:
             return None
         content = self._content(member, key)
-        return Blob(self.root / key, content, 0, len(content))
+        return Stored(self.root / key, content, 0, len(content))
 
     def origin(self, key: str) -> Origin:
         member = self._members[key]

@@ -1,7 +1,7 @@
 """Decode and encode chunks: bytes to bytes. Every decoder is bounded by the size that a chunk must have.
 
-Only the codecs in `COMPRESSORS` are decoded, never one that the registry of numcodecs finds by name: some of its codecs
-execute what they read.
+Only the codecs in `CODECS` are decoded, never one that the registry of numcodecs or the HDF5 library finds by name: a
+foreign codec could execute what it reads.
 
 A blosc chunk has a header, which is checked before anything is decoded, and blocks that decode independently:
 
@@ -22,7 +22,7 @@ assemble the whole block takes longer than to decompress it, and a sequence is u
     streams               one, or one for each byte of an item: i32 LE size, then LZ4; not compressed if size = decoded
     decoded               8 * itemsize planes of n / 8 bytes: plane p holds bit p of item i in bit i % 8 of byte i // 8
 
-Source: the format descriptions of c-blosc 1 and of bitshuffle.
+Source: the format descriptions of c-blosc 1 and of bitshuffle; the HDF5 file format specification, version 3.
 """
 
 from __future__ import annotations
@@ -31,69 +31,87 @@ import functools
 import struct
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.errors import CorruptError, FormatError, TruncatedError, UnsafeError
+from tokfmt.files.file import File
 from tokfmt.files.place import Place
-from tokfmt.formats.zarr_arrays.store import Blob
 
 AGAIN = "Copy it again"
 CHUNK_BYTES = 1 << 27
 """Maximum bytes of a decoded chunk: 128 MiB."""
+CHECKSUMS = ("crc32c", "fletcher32")
+"""Codecs that add four bytes after the content and do not change it."""
 
 _ZSTD_MAGIC = 0xFD2FB528
 _ZSTD_BLOCK = 1 << 17
 ZSTD_LEVEL, GZIP_LEVEL = 3, 6
 _GZIP = zlib.MAX_WBITS | 16
+_WORDS = 1 << 20  # words of a Fletcher checksum that are summed at once
 
 
-def decode(blob: Blob, codecs: Sequence[str], nbytes: int, itemsize: int) -> NDArray[np.uint8]:
-    """Decode a chunk.
+class Stored(NamedTuple):
+    """A run of stored bytes: a part of an open file, or of a decompressed member of a zip."""
 
-    Args:
-        blob: The chunk as stored.
-        codecs: Names in the order of decoding; at most one compressor.
-        nbytes: Bytes that the chunk must decode to.
-        itemsize: Bytes per item.
+    path: Place  # for messages
+    source: File | bytes
+    start: int  # byte offset in `source`
+    size: int
 
-    Returns:
-        uint8[nbytes]
+    def read(self, offset: int, length: int) -> bytes:
+        """Return exactly `length` bytes from a byte offset; the caller keeps within `size`."""
+        if isinstance(self.source, File):
+            return self.source.read(self.start + offset, length)
+        return self.source[self.start + offset : self.start + offset + length]
+
+    def array(self, offset: int, length: int) -> NDArray[np.uint8]:
+        """Return the same bytes as uint8[length], with one copy less."""
+        if isinstance(self.source, File):
+            return self.source.array(self.start + offset, length, np.dtype(np.uint8)).view(np.uint8)
+        return np.frombuffer(self.source, np.uint8, length, self.start + offset)
+
+    def read_into(self, offset: int, out: NDArray[np.uint8]) -> None:
+        """Fill `out` with the bytes from a byte offset; the caller keeps within `size`."""
+        if isinstance(self.source, File):
+            self.source.read_into(self.start + offset, out.data)
+        else:
+            out[:] = np.frombuffer(self.source, np.uint8, len(out), self.start + offset)
+
+    def part(self, offset: int, length: int) -> Stored:
+        """Return a part of these bytes; the caller keeps within `size`."""
+        return Stored(self.path, self.source, self.start + offset, length)
+
+
+def decode(stored: Stored, codecs: Sequence[str], nbytes: int, itemsize: int) -> NDArray[np.uint8]:
+    """Decode a chunk to exactly `nbytes` bytes; `codecs` are in the order of decoding, with one compressor at most.
 
     Raises:
         FormatError: The chunk is damaged, or decodes to another size.
     """
-    if tuple(codecs) == ("blosc",):
+    if len(codecs) == 1 and codecs[0] == "blosc":
         out = np.empty(nbytes, np.uint8)
-        decode_blosc(blob, itemsize, out)
+        decode_blosc(stored, itemsize, out)
         return out
-    if blob.size > 2 * CHUNK_BYTES:
+    if stored.size > 2 * CHUNK_BYTES:
         what = "is too large for a chunk"
-        raise UnsafeError(blob.path, what, expected=f"{nbytes:,} bytes decoded", found=blob.size, remedy=AGAIN)
-    data = blob.read(0, blob.size)
+        raise UnsafeError(stored.path, what, expected=f"{nbytes:,} bytes decoded", found=stored.size, remedy=AGAIN)
+    data: Any = stored.read(0, stored.size)
     for number, name in enumerate(codecs):
-        size = nbytes + 4 * list(codecs[number + 1 :]).count("crc32c")
-        if name == "blosc":
-            out = np.empty(size, np.uint8)
-            decode_blosc(Blob(blob.path, data, 0, len(data)), itemsize, out)
-            data = out.tobytes()
-        elif name == "crc32c":
-            check_crc32c(blob.path, data)
-            data = data[:-4]
-        else:
-            data = _DECODERS[name](blob.path, data, size)
+        sums = sum(after in CHECKSUMS for after in codecs[number + 1 :]) if number + 1 < len(codecs) else 0
+        data = CODECS[name](stored.path, data, nbytes + 4 * sums, itemsize)
     if len(data) != nbytes:
         kind, word = (TruncatedError, "shorter") if len(data) < nbytes else (CorruptError, "longer")
         what = f"is {word} than a chunk"
-        raise kind(blob.path, what, expected=f"{nbytes:,} bytes", found=len(data), remedy=AGAIN)
+        raise kind(stored.path, what, expected=f"{nbytes:,} bytes", found=len(data), remedy=AGAIN)
     return np.frombuffer(data, np.uint8)
 
 
-def _inflate(path: Place, data: bytes, size: int, wbits: int = zlib.MAX_WBITS) -> bytes:
+def _inflate(path: Place, data: bytes, size: int, _: int, wbits: int = zlib.MAX_WBITS) -> bytes:
     """Decompress zlib or gzip data to at most `size` bytes; raise if the data are longer, cut or damaged."""
     stream = zlib.decompressobj(wbits)
     try:
@@ -110,7 +128,7 @@ def _inflate(path: Place, data: bytes, size: int, wbits: int = zlib.MAX_WBITS) -
     return out
 
 
-def _lz4(path: Place, data: bytes, size: int) -> bytes:
+def _lz4(path: Place, data: bytes, size: int, _: int) -> bytes:
     from numcodecs import lz4
 
     stated = struct.unpack("<i", data[:4])[0] if len(data) >= 4 else 0
@@ -119,7 +137,7 @@ def _lz4(path: Place, data: bytes, size: int) -> bytes:
     return _decompressed(path, lz4.decompress, data, "lz4")
 
 
-def _zstd(path: Place, data: bytes, size: int) -> bytes:
+def _zstd(path: Place, data: bytes, size: int, _: int) -> bytes:
     from numcodecs import zstd
 
     stated, bound = _zstd_sizes(path, data)
@@ -172,18 +190,66 @@ def check_crc32c(path: Place, data: bytes) -> None:
 
     if len(data) < 4:
         raise TruncatedError(path, "is too short for a checksum", expected="4 bytes", found=len(data), remedy=AGAIN)
-    if google_crc32c.value(data[:-4]) != struct.unpack("<I", data[-4:])[0]:
+    if google_crc32c.value(bytes(data[:-4])) != struct.unpack("<I", data[-4:])[0]:
         raise CorruptError(path, "does not fit its CRC-32C checksum", offset=len(data) - 4, remedy=AGAIN)
 
 
-_DECODERS: dict[str, Callable[[Place, bytes, int], bytes]] = {
+def _crc32c(path: Place, data: bytes, _: int, __: int) -> bytes:
+    check_crc32c(path, data)
+    return data[:-4]
+
+
+def _blosc(path: Place, data: bytes, size: int, itemsize: int) -> NDArray[np.uint8]:
+    out = np.empty(size, np.uint8)
+    decode_blosc(Stored(path, bytes(data), 0, len(data)), itemsize, out)
+    return out
+
+
+def _deflate(path: Place, data: bytes, size: int, _: int) -> bytearray:
+    import deflate
+
+    try:
+        out: bytearray = deflate.zlib_decompress(data, size)
+    except deflate.DeflateError as error:  # raised for an invalid stream and for one that is longer than `size`
+        raise CorruptError(path, f"does not inflate to {size:,} bytes", remedy=AGAIN) from error
+    if len(out) != size:
+        raise CorruptError(path, f"inflates to {len(out):,} bytes instead of {size:,}", remedy=AGAIN)
+    return out
+
+
+def _shuffle(path: Place, data: bytes, size: int, itemsize: int) -> NDArray[np.uint8]:
+    if len(data) % itemsize:
+        raise CorruptError(path, f"decodes to {len(data):,} bytes instead of {size:,}", remedy=AGAIN)
+    return np.frombuffer(data, np.uint8).reshape(itemsize, -1).T.reshape(-1)
+
+
+def _fletcher32(path: Place, data: bytes, _: int, __: int) -> NDArray[np.uint8]:
+    """Check the HDF5 Fletcher checksum over big-endian 16-bit words, and remove it."""
+    if len(data) < 4:
+        raise TruncatedError(path, "is too short for a checksum", expected="4 bytes", found=len(data), remedy=AGAIN)
+    body, claimed = np.frombuffer(data, np.uint8)[:-4], int.from_bytes(bytes(data[-4:]), "little")
+    words = (np.append(body, np.uint8(0)) if len(body) % 2 else body).view(">u2")
+    total, first, second = len(words), 0, 0
+    for a in range(0, total, _WORDS):
+        part = words[a : a + _WORDS].astype(np.uint64)
+        weights = np.arange(total - a, total - a - len(part), -1, dtype=np.int64).astype(np.uint64) % 65535
+        first, second = first + int(part.sum()), second + int((part * weights).sum())
+    if ((claimed >> 16) % 65535, (claimed & 0xFFFF) % 65535) != (second % 65535, first % 65535):  # 0 is 65535
+        raise CorruptError(path, "does not fit its Fletcher checksum", offset=len(body), remedy=AGAIN)
+    return body
+
+
+CODECS: dict[str, Callable[[Place, Any, int, int], Any]] = {
+    "blosc": _blosc,
     "zstd": _zstd,
     "lz4": _lz4,
     "gzip": functools.partial(_inflate, wbits=_GZIP),
     "zlib": _inflate,
+    "crc32c": _crc32c,
+    "deflate": _deflate,
+    "shuffle": _shuffle,
+    "fletcher32": _fletcher32,
 }
-
-COMPRESSORS = frozenset({"blosc", *_DECODERS})
 
 
 @functools.cache
@@ -266,71 +332,47 @@ class BloscFrame(NamedTuple):
         return -(-self.nbytes // self.blocksize) if self.blocksize else 0
 
 
-def blosc_header(blob: Blob) -> BloscFrame:
-    """Read the header of a chunk without checks.
+def blosc_frame(stored: Stored, nbytes: int, itemsize: int) -> BloscFrame:
+    """Read the header of a chunk, and compare it with the file and the array.
 
     Raises:
-        TruncatedError: The chunk is shorter than a header.
+        FormatError: A field of the header contradicts one of them; the error names the first.
     """
-    if blob.size < HEADER:
-        raise TruncatedError(
-            blob.path, "is too short for a blosc header", expected="at least 16 bytes", found=blob.size, remedy=AGAIN
-        )
-    raw = blob.read(0, min(blob.size, _LOOK))
-    return BloscFrame._make((*struct.unpack("<4B3I", raw[:HEADER]), raw))
-
-
-def blosc_errors(head: BloscFrame, blob: Blob, nbytes: int, itemsize: int) -> Iterator[tuple[int, FormatError]]:
-    """Yield the byte offset and the error of each header field that contradicts the file or the array.
-
-    Args:
-        head: The header.
-        blob: The chunk.
-        nbytes: Bytes that the chunk must decode to.
-        itemsize: Bytes per item of the array.
-    """
-    flags, cbytes, size = head.flags, head.cbytes, blob.size
-    if head.version != 2:
-        yield 0, _wrong(blob, "is not blosc data of version 2", 0, None, head.version)
-    if cbytes > size:
+    size = stored.size
+    if size < HEADER:
+        what = "is too short for a blosc header"
+        raise TruncatedError(stored.path, what, expected="at least 16 bytes", found=size, remedy=AGAIN)
+    raw = bytes(stored.read(0, min(size, _LOOK)))
+    head = BloscFrame._make((*struct.unpack("<4B3I", raw[:HEADER]), raw))
+    flags, cbytes = head.flags, head.cbytes
+    if head.version == 2 and cbytes > size:
         what = "ends before its blosc data does"
-        yield 12, TruncatedError(blob.path, what, expected=f"{cbytes:,} bytes", found=size, remedy=AGAIN)
-    elif cbytes < size:
-        yield 12, _wrong(blob, "continues after its blosc data", cbytes, f"{cbytes:,} bytes", size)
-    if head.nbytes != nbytes:
-        yield 4, _wrong(blob, "does not decode to a whole chunk", 4, f"{nbytes:,} bytes", head.nbytes)
-    if head.itemsize not in (1, itemsize):
-        yield 3, _wrong(blob, "holds items of another size", 3, itemsize, head.itemsize)
-    if not 0 < head.blocksize <= nbytes:
-        yield 8, _wrong(blob, "has an impossible blosc block size", 8, f"1 to {nbytes:,}", head.blocksize)
+        raise TruncatedError(stored.path, what, expected=f"{cbytes:,} bytes", found=size, remedy=AGAIN)
     least = HEADER + (head.nbytes if flags & _STORED else 4 * head.blocks)
-    if cbytes < least:
-        yield 12, _wrong(blob, "is too short for its blocks", 12, f"at least {least:,} bytes", cbytes)
-
-
-def blosc_frame(blob: Blob, nbytes: int, itemsize: int) -> BloscFrame:
-    """Read and check the header of a chunk; for arguments see `blosc_errors`.
-
-    Raises:
-        FormatError: The header contradicts the file or the array.
-    """
-    head = blosc_header(blob)
-    for _, error in blosc_errors(head, blob, nbytes, itemsize):
-        raise error
+    for wrong, what, offset, expected, found in (
+        (head.version != 2, "is not blosc data of version 2", 0, None, head.version),
+        (cbytes < size, "continues after its blosc data", cbytes, f"{cbytes:,} bytes", size),
+        (head.nbytes != nbytes, "does not decode to a whole chunk", 4, f"{nbytes:,} bytes", head.nbytes),
+        (head.itemsize not in (1, itemsize), "holds items of another size", 3, itemsize, head.itemsize),
+        (not 0 < head.blocksize <= nbytes, "has an impossible blosc block size", 8, f"1 to {nbytes:,}", head.blocksize),
+        (cbytes < least, "is too short for its blocks", 12, f"at least {least:,} bytes", cbytes),
+    ):
+        if wrong:
+            raise CorruptError(stored.path, what, offset=offset, expected=expected, found=found, remedy=AGAIN)
     return head
 
 
-def decode_blosc(blob: Blob, itemsize: int, out: NDArray[np.uint8]) -> None:
+def decode_blosc(stored: Stored, itemsize: int, out: NDArray[np.uint8]) -> None:
     """Decode a whole chunk into `out`, uint8[bytes of a decoded chunk]."""
-    blosc_frame(blob, len(out), itemsize)
-    _decompress(blob, blob.array(0, blob.size), out)
+    blosc_frame(stored, len(out), itemsize)
+    _decompress(stored, stored.array(0, stored.size), out)
 
 
-def decode_blosc_part(blob: Blob, head: BloscFrame, start: int, stop: int) -> NDArray[np.uint8] | None:
+def decode_blosc_part(stored: Stored, head: BloscFrame, start: int, stop: int) -> NDArray[np.uint8] | None:
     """Return a part of the decoded chunk; read and decode only the blocks that hold it.
 
     Args:
-        blob: The chunk.
+        stored: The chunk.
         head: Its header, from `blosc_frame`.
         start: First byte of the part in the decoded chunk, a multiple of the item size.
         stop: End of the part, a multiple of the item size.
@@ -339,13 +381,13 @@ def decode_blosc_part(blob: Blob, head: BloscFrame, start: int, stop: int) -> ND
         uint8[stop - start], or None if the chunk has only one block, so that nothing is saved.
     """
     if head.flags & _STORED:
-        return blob.array(HEADER + start, stop - start)
+        return stored.array(HEADER + start, stop - start)
     if head.blocks < 2:
         return None
     first, last = start // head.blocksize, -(-stop // head.blocksize)
     full = last * head.blocksize <= head.nbytes  # a shorter last block has another layout
     if full and last == first + 1 and stop > start:
-        items = _few(blob, head, first, start, stop)
+        items = _few(stored, head, first, start, stop)
         if items is not None:
             return items
     if last == head.blocks:  # a shorter last block cannot be a frame alone: no frame is smaller than its block size
@@ -353,56 +395,52 @@ def decode_blosc_part(blob: Blob, head: BloscFrame, start: int, stop: int) -> ND
     base = first * head.blocksize
     size = min(last * head.blocksize, head.nbytes) - base
     out = np.empty(size, np.uint8)
-    _decompress(blob, _reframed(blob, head, first, last, size), out)
+    _decompress(stored, _reframed(stored, head, first, last, size), out)
     return out[start - base : stop - base]
 
 
-def _few(blob: Blob, head: BloscFrame, block: int, start: int, stop: int) -> NDArray[np.uint8] | None:
+def _few(stored: Stored, head: BloscFrame, block: int, start: int, stop: int) -> NDArray[np.uint8] | None:
     """Return a small part of one block of bit-shuffled LZ4, else None; also if it is damaged, which blosc reports."""
     size = head.itemsize
     bits = head.flags & (_BYTES | _BITS) == _BITS  # with both flags, blosc shuffles bytes
     fits = head.blocksize <= _LARGEST and not head.blocksize % (8 * size)
     if head.flags >> 5 != _LZ4 or not bits or not fits or (stop - start) * _SMALL > head.blocksize:
         return None
-    _, low, end = _places(blob, head, block, block + 1)
-    stored = stored_buffer(end - low)
-    blob.read_into(low, stored)
+    _, low, end = _places(stored, head, block, block + 1)
+    packed = stored_buffer(end - low)
+    stored.read_into(low, packed)
     base = block * head.blocksize
     streams = 1 if head.flags & _WHOLE else size
-    return items_of(stored, streams, head.blocksize, size, (start - base) // size, (stop - base) // size)
+    return items_of(packed, streams, head.blocksize, size, (start - base) // size, (stop - base) // size)
 
 
-def _places(blob: Blob, head: BloscFrame, first: int, last: int) -> tuple[NDArray[np.uint32], int, int]:
+def _places(stored: Stored, head: BloscFrame, first: int, last: int) -> tuple[NDArray[np.uint32], int, int]:
     """Return the byte offsets of blocks `first <= i < last`, the smallest of them, and the end of the last."""
     index = HEADER + 4 * head.blocks
-    raw = head.raw if len(head.raw) >= index else blob.read(0, index)
+    raw = head.raw if len(head.raw) >= index else stored.read(0, index)
     starts = np.frombuffer(raw, "<u4", head.blocks, HEADER)
     wanted = starts[first:last]
     low, high = int(wanted.min()), int(wanted.max())
     # Blocks are stored in the order in which the writer's threads finished: the last ends where any other begins.
     stop = int(starts.min(where=starts > high, initial=head.cbytes))
     if low < index or high >= stop or stop > head.cbytes:
-        raise CorruptError(blob.path, "has blosc blocks outside of the file", offset=HEADER, remedy=AGAIN)
+        raise CorruptError(stored.path, "has blosc blocks outside of the file", offset=HEADER, remedy=AGAIN)
     return wanted, low, stop
 
 
-def _reframed(blob: Blob, head: BloscFrame, first: int, last: int, nbytes: int) -> bytes:
+def _reframed(stored: Stored, head: BloscFrame, first: int, last: int, nbytes: int) -> bytes:
     """Return blocks `first <= i < last` as a separate chunk with its own header and index."""
-    wanted, low, stop = _places(blob, head, first, last)
+    wanted, low, stop = _places(stored, head, first, last)
     moved = wanted - np.uint32(low - HEADER - 4 * len(wanted))
     header = head.raw[:4] + struct.pack("<3I", nbytes, head.blocksize, HEADER + 4 * len(wanted) + stop - low)
-    return b"".join((header, moved.astype("<u4").tobytes(), blob.array(low, stop - low).data))
+    return b"".join((header, moved.astype("<u4").tobytes(), stored.array(low, stop - low).data))
 
 
-def _decompress(blob: Blob, data: bytes | NDArray[np.uint8], out: NDArray[np.uint8]) -> None:
+def _decompress(stored: Stored, data: bytes | NDArray[np.uint8], out: NDArray[np.uint8]) -> None:
     try:
         _library().decompress(data, out)
     except (RuntimeError, ValueError) as error:
-        raise CorruptError(blob.path, "is damaged: blosc cannot decode it", remedy=AGAIN) from error
-
-
-def _wrong(blob: Blob, what: str, offset: int, expected: object, found: object) -> FormatError:
-    return CorruptError(blob.path, what, offset=offset, expected=expected, found=found, remedy=AGAIN)
+        raise CorruptError(stored.path, "is damaged: blosc cannot decode it", remedy=AGAIN) from error
 
 
 class _Buffers(threading.local):
