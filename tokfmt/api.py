@@ -222,6 +222,7 @@ def convert(
     options: Options = (),
     to_options: Options = (),
     tokenizer: str | None = None,
+    from_tokenizer: str | None = None,
     special_tokens: Literal["text", "parse"] = "text",
     engine: Literal["auto", "fastokens", "tokenizers"] = "auto",
     text_field: str | None = None,
@@ -265,8 +266,10 @@ def convert(
         options: Options of the source format, as a mapping or `key=value` words.
         to_options: Options of the destination format, as a mapping or `key=value` words.
         tokenizer: Name, directory or tokenizer.json. It encodes text, or decodes token IDs if the destination holds
-            text. Other token IDs are copied, and never encoded again: it gives their separator if nothing else states
-            it, and an ID that it does not have is refused.
+            text. Other token IDs are copied: it gives their separator if nothing else states it, and an ID that it does
+            not have is refused.
+        from_tokenizer: The tokenizer that made the token IDs of the sources, which decodes them; `tokenizer` encodes
+            them again. A note states how many sequences have another text than before.
         special_tokens: "text" encodes a special token that occurs in a text as plain text, "parse" as the token.
         engine: Library that encodes text.
         text_field: Dotted path of the text in JSON records.
@@ -337,6 +340,7 @@ def convert(
             to_eos=None if to_eos is None else to_eos_of(to_eos),
             to_bos=None if to_bos is None else to_bos_of(to_bos),
             tokenizer=tokenizer,
+            from_tokenizer=from_tokenizer,
             special_tokens=special_tokens,
             engine=engine,
             seq_len=count("seq_len", seq_len),

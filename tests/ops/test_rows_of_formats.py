@@ -404,6 +404,15 @@ def test_shards_without_their_labels_still_lose_their_padding(write, tmp_path):
         assert dataset[:].tolist() == [[1, 2], [4, 5]]
 
 
+@pytest.mark.parametrize("column", ["labels", "completion_mask"])
+@pytest.mark.parametrize("write", FORMATS)
+def test_masks_whose_loss_is_accepted_are_a_loss_of_the_result(write, column, tmp_path):
+    values = [-100, -100, 13] if column == "labels" else [0, 0, 1]
+    source = write(tmp_path, {"input_ids": [[11, 12, 13]] * 2, column: [values] * 2})
+    done = tokfmt.convert(source, tmp_path / "out.npy", to_eos=3, eos="none", allow_loss="loss-mask")
+    assert done.losses.keys() == {"loss-mask"} and column in done.losses["loss-mask"]
+
+
 def test_a_shard_without_a_column_has_rows_without_it(tmp_path):
     both = tmp_path / "x"
     both.mkdir()

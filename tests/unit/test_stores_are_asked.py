@@ -57,6 +57,7 @@ ALLOWED = {
         ("os.path.dirname", "os.path.isfile", "os.path.realpath", "os.stat"), "sources beside a local dataset"
     ),
     "commands/convert/lines.py": {"File": OWN},
+    "commands/convert/selection.py": {"open": OWN},
     "commands/convert/report.py": dict.fromkeys(
         ("os.path.exists", "os.path.realpath", "os.path.relpath"), "a tokenizer of this machine"
     ),

@@ -70,8 +70,13 @@ _EPILOG = examples(
 )
 @reading
 @tokenizer(
-    "Tokenizer that encodes text, and decodes IDs for jsonl. Other IDs are copied, and never encoded again: its "
-    "end of text can be their separator, and IDs that it lacks are refused."
+    "Tokenizer that encodes text, and decodes IDs for jsonl. Other IDs are copied: its end of text can be their "
+    "separator, and IDs that it lacks are refused."
+)
+@click.option(
+    "--from-tokenizer",
+    metavar="NAME|DIR|FILE",
+    help="Tokenizer that made the IDs of SRC: decode them, and encode them again with --tokenizer.",
 )
 @click.option(
     "--special-tokens",

@@ -35,7 +35,7 @@ from tokfmt.core.padding import Contradictions, findings_of
 from tokfmt.core.ragged import Ragged, offsets_of
 from tokfmt.core.reader import Damage, TokenReader, batches, check_ids, check_interval
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader, SkippedRecords
-from tokfmt.errors import NO_DAMAGE, CorruptError, FormatError, TruncatedError, UnsafeError
+from tokfmt.errors import NO_DAMAGE, CorruptError, FormatError, Loss, TruncatedError, UnsafeError
 from tokfmt.files.file import open_file
 from tokfmt.files.place import Place
 from tokfmt.model.rows import (
@@ -124,6 +124,8 @@ class RecordFiles(RecordReader):
         stated = ", ".join(name for name in columns if states_loss([name], self.reading))
         masks = facts.pop("loss_masks", f"loss masks of its records ({stated})")
         facts = {"field": kind, "loss_masks": masks if self._has_masks else "", **facts}
+        if self._is_plain and states_loss(columns, self.reading):
+            facts["lost"] = (*facts.get("lost", ()), Loss("loss-mask", masks))
         facts["notes"] = (*facts.get("notes", ()), *announcement(columns))
         self.info = RecordInfo(kind, sum(self._sizes), records, random_access=False, damage=tuple(damage), **facts)
 

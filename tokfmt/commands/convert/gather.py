@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from tokfmt.commands.convert.destination import Destination
 from tokfmt.commands.convert.inputs import Inputs, text_recipe_of
 from tokfmt.commands.convert.request import Request
+from tokfmt.commands.convert.retokenize import notes_on_changes
 from tokfmt.commands.convert.selection import list_rest, query_of, selected
 from tokfmt.core.format import Format
 from tokfmt.core.reader import TokenReader
@@ -89,6 +90,8 @@ def gather(
             if blank := shards.skipped.blank:
                 progress.note(f"{printable(source.paths[0])}: blank lines, which are not documents: {blank:,}")
             encoded = encoded and not refused(source, shards.skipped)
+            if encoded and workers.share is None:
+                notes += notes_on_changes(source, shards, tokenizer, first, workers.jobs, progress)
             contents, remarks = _contents_of(source, shards, every_end=every_end)
         else:
             rows[number] = (contents, [])
@@ -102,10 +105,9 @@ def gather(
     axis = readers[0] if len(readers) == 1 else Concat(readers)
     taken = selected(selection, axis, inputs.sources, tokenizer, progress)
     list_rest(rejects, taken, sources, readers)
-    chosen = taken.interval
     is_encoded = encoded or workers.journal.keeps
     reported = is_encoded and workers.share is None and any(source.format.is_computed for source in sources)
-    report, padded = _report(sources, readers, rows, chosen) if reported and chosen is not None else ([], 0)
+    report, padded = _report(sources, readers, rows, taken.interval) if reported and taken.interval else ([], 0)
     return Gathered(taken.axis, skipped, is_encoded, tuple(notes), report, counts, made, padded)
 
 

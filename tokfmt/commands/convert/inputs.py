@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tokfmt import registry
 from tokfmt.commands.convert.request import Notes, Request
+from tokfmt.commands.convert.retokenize import as_texts
 from tokfmt.commands.convert.selection import query_of
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordInfo
@@ -36,7 +37,7 @@ from tokfmt.source.discover import find_sources
 from tokfmt.source.manifest import own_manifest
 from tokfmt.source.open import open_datasets
 from tokfmt.source.request import STREAM, Reading, SourceFiles, needed
-from tokfmt.source.stored import Source, agreed_tokenizer, files_of_sources
+from tokfmt.source.stored import Source, agreed_tokenizer, files_of_sources, tokenizer_of
 from tokfmt.wording import printable
 
 if TYPE_CHECKING:
@@ -102,7 +103,10 @@ def open_inputs(
     notes: Notes,
 ) -> Inputs:
     """Open the sources of a request, and add the notes on them."""
-    sources = opened[0] if opened else _opened(request, tokenizer, files.named, notes)
+    maker = tokenizer_of(request.from_tokenizer)
+    sources = opened[0] if opened else _opened(request, maker or tokenizer, files.named, notes)
+    if maker is not None:
+        sources = as_texts(request, sources, maker, tokenizer)
     compared = () if request.source.ignore_manifest else files.files
     stated = {one.path: own_manifest(one).of_files for one in compared}
     read = [sources[0]._replace(reader=opened[1])] if opened else sources
@@ -140,10 +144,10 @@ def name_separator(tokenizer: TokenizerHandle | None) -> str:
 
 
 def encode_again(source: str = "SRC", destination: str = "DST", tokenizer: str = "NEW") -> str:
-    """Return the sentence with the two commands that encode the token IDs of another tokenizer again."""
+    """Return the sentence with the command that encodes the token IDs of another tokenizer again."""
     return (
-        f"To encode them again, name the tokenizer that made them for OLD: tokfmt convert {source} text.jsonl "
-        f"--tokenizer OLD, then tokfmt convert text.jsonl {destination} --tokenizer {tokenizer}"
+        f"To encode them again, name the tokenizer that made them for OLD: tokfmt convert {source} {destination} "
+        f"--from-tokenizer OLD --tokenizer {tokenizer}"
     )
 
 

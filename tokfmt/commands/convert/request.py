@@ -33,6 +33,7 @@ class Request:
     to_eos: ToEos = None  # None: that of the sources
     to_bos: EosChoice = None  # None: as the sources have it, if an index marks boundaries
     tokenizer: str | None = None
+    from_tokenizer: str | None = None  # decodes token IDs, which `tokenizer` encodes again
     special_tokens: Literal["text", "parse"] = "text"
     engine: Literal["auto", "fastokens", "tokenizers"] = "auto"
     seq_len: int | None = None

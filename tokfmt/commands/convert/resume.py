@@ -208,8 +208,9 @@ def _absolute(request: Request) -> dict[str, Any]:
     content["source"]["paths"] = [place_of(path).normalized().text for path in content["source"]["paths"]]
     if request.rejects is not None:
         content["rejects"] = request.rejects.normalized().text
-    if request.tokenizer is not None and os.path.exists(request.tokenizer):
-        content["tokenizer"] = os.path.abspath(request.tokenizer)
+    for name in ("tokenizer", "from_tokenizer"):
+        if content[name] is not None and os.path.exists(content[name]):
+            content[name] = os.path.abspath(content[name])
     return content
 
 

@@ -120,7 +120,7 @@ def list_rest(path: Path | None, taken: Selected, sources: Sequence[Source], rea
     if path is None or taken.rest is None or taken.is_taken is None:
         return
     numbers, firsts = np.flatnonzero(~taken.is_taken), offsets_of([reader.info.sequences for reader in readers])
-    with path.open("a", encoding="utf-8") as out:
+    with open(path, "a", encoding="utf-8") as out:
         for a, b in windows(0, len(numbers), _MANY):
             bounds = taken.rest.offsets(a, b).tolist()
             for number, start, stop in zip(numbers[a:b].tolist(), bounds, bounds[1:], strict=False):
@@ -132,6 +132,5 @@ def list_rest(path: Path | None, taken: Selected, sources: Sequence[Source], rea
 def list_rest_of_lines(path: Path, taken: Selected) -> None:
     """Write the lines that are left out as they are."""
     if taken.rest is not None:
-        with path.open("ab") as out:
-            for a, b in windows(0, taken.rest.info.tokens):
-                out.write(taken.rest.tokens(a, b).tobytes())
+        with open(path, "ab") as out:
+            out.writelines(taken.rest.tokens(a, b).tobytes() for a, b in windows(0, taken.rest.info.tokens))

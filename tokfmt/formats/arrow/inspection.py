@@ -68,8 +68,11 @@ class ColumnsInspection(Inspection):
         else:
             self.containers = open_containers(format_, self.files, tail="tail" in hints.allow_loss)
         self.column = agreed(self.containers, options)
+        self.left_out: tuple[str, ...] = ()
         if "loss-mask" in hints.allow_loss:
-            self.column = self.column.unmasked
+            read = self.column
+            self.column = read.unmasked
+            self.left_out = tuple(name for name in read.columns if name not in self.column.columns)
         self.problems = [problem for container in self.containers for problem in container.problems]
 
     def reader(self) -> ColumnReader | TextReader:
@@ -97,6 +100,8 @@ class ColumnsInspection(Inspection):
         """Yield what is left out because the user accepted it; `Info.damage` has what is damaged."""
         if not self.hints.allow_partial:
             yield from (loss for container in self.containers for loss in container.lost)
+        if self.left_out:
+            yield Loss("loss-mask", f"loss masks of its rows ({', '.join(self.left_out)})")
         if "null-rows" in self.hints.allow_loss:
             yield from lost_rows(self.containers, self.column)
 

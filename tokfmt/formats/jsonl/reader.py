@@ -16,7 +16,7 @@ from tokfmt.core.loss_mask import LOSS_MASK, MASK_OPTION, TARGET
 from tokfmt.core.ragged import Ragged, offsets_of
 from tokfmt.core.reader import ByteOffset, Damage, check_interval
 from tokfmt.core.records import Block, Line, RecordBatch, RecordInfo, RecordReader, SkippedRecords, Spot
-from tokfmt.errors import NO_DAMAGE, FormatError, SourceChangedError, TokfmtError
+from tokfmt.errors import NO_DAMAGE, FormatError, Loss, SourceChangedError, TokfmtError
 from tokfmt.files.place import Place
 from tokfmt.formats.jsonl.fields import rows_of
 from tokfmt.formats.jsonl.index import RawIndex
@@ -58,7 +58,9 @@ class JsonlReader(RecordReader):
         self.collect, self._partial, self._eos_id = hints.collect_invalid, hints.allow_partial, hints.eos_id
         plain = [Part(text, index, options.max_line, None) for text, index in texts]
         self._first = first = first_record(plain, options, is_lenient=self._lenient, collects=self.collect)
-        self._masks = None if "loss-mask" in self.allow_loss else first.masks
+        is_plain = "loss-mask" in self.allow_loss
+        self._masks = None if is_plain else first.masks
+        masks = f"loss masks of its records ({', '.join(first.masks)})" if first.masks else ""
         numbering = self._numbering if self._lenient or first.is_packed else None
         self.parts = [Part(text, index, options.max_line, numbering) for text, index in texts]
         self.kind: Kind = first.kind
@@ -84,16 +86,13 @@ class JsonlReader(RecordReader):
             inferred=first.inferred,
             notes=tuple(notes),
             field=shown_path(first.keys),
-            loss_masks=(PAIRS if first.pairs else CHATS)
-            if first.chats
-            else f"loss masks of its records ({', '.join(first.masks)})"
-            if self._masks
-            else "",
-            chats="" if not first.chats else "plain" if "loss-mask" in hints.allow_loss else "masked",
+            loss_masks=(PAIRS if first.pairs else CHATS) if first.chats else "" if is_plain else masks,
+            chats="" if not first.chats else "plain" if is_plain else "masked",
             pairs=first.pairs,
             fields=first.fields,
             extras={"files": len(self.parts), "indexes": [index.path.name for index in indexes]},
             damage=tuple(damage),
+            lost=(Loss("loss-mask", masks),) if is_plain and masks else (),
         )
         self._counts: list[int] | None = None
 
