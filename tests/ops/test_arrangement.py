@@ -69,27 +69,27 @@ def test_lines_dealt_to_compressed_files(tmp_path, resume):
 
 
 @pytest.mark.parametrize(
-    ("split", "says"),
+    ("split", "name"),
     [
-        ("train=0.9,validation=0.2", "the shares sum to 1.1, not to 1. Write for example --split train=0.99,"),
-        ("train=0.9", "the shares sum to 0.9, not to 1"),
-        ("train=0.5,validation=0.499999", "the shares sum to 0.999999, not to 1"),
-        ("train=1,train=0", "train occurs twice"),
-        ("train=1,validation=0", "the share of validation is not a number above 0 and up to 1"),
-        ("train=1.5,validation=-0.5", "the share of train is not a number"),
-        ("train=much,validation=0.5", "the share of train is not a number"),
-        ("train=nan,validation=0.5", "the share of train is not a number"),
-        ("train=1e-999999999,b=1", "the share of train is not a number"),
-        ("train=0.5,validation", "the share of validation is not a number"),
-        ("train=0.5,,validation=0.5", "'' is not a plain name"),
-        ("../up=0.5,b=0.5", "'../up' is not a plain name"),
-        ("=0.5,b=0.5", "'' is not a plain name"),
+        ("train=0.9,validation=0.2", "split"),
+        ("train=0.9", "split"),
+        ("train=0.5,validation=0.499999", "split"),
+        ("train=1,train=0", "train"),
+        ("train=1,validation=0", "validation"),
+        ("train=1.5,validation=-0.5", "train"),
+        ("train=much,validation=0.5", "train"),
+        ("train=nan,validation=0.5", "train"),
+        ("train=1e-999999999,b=1", "train"),
+        ("train=0.5,validation", "validation"),
+        ("train=0.5,,validation=0.5", ""),
+        ("../up=0.5,b=0.5", "../up"),
+        ("=0.5,b=0.5", ""),
     ],
 )
-def test_invalid_shares_are_refused(split, says, pack, tmp_path):
+def test_invalid_shares_are_refused(split, name, pack, tmp_path):
     with pytest.raises(OptionError) as error:
         tokfmt.convert(pack, tmp_path / "x.zarr", split=split)
-    assert says in str(error.value)
+    assert error.value.name == name and "--split" in str(error.value)
     assert "\n" not in str(error.value)
     assert os.listdir(tmp_path) == []
 

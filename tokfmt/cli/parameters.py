@@ -315,7 +315,7 @@ def reading(function: F) -> F:
         source(
             "--split",
             metavar="NAME",
-            help="Split to read; with convert, NAME=SHARE,... are splits to write.",
+            help="Split to read; with convert, NAME=99%,... or NAME=rest,NAME=500 are splits to write.",
         ),
         source(
             "--bos",

@@ -3,7 +3,8 @@
 Sequence i of the selection goes to the split in whose share `draws(seed, SPLIT, i)` falls (`--split NAME=SHARE,...`).
 Nothing else decides that: the seed of a shuffle, another format or dropped empty sequences never move a sequence to
 another split. With `--split-by content`, the fingerprint of its content takes the place of i, so that equal sequences
-are in the same split. Each split is then shuffled by itself (`--shuffle`).
+are in the same split. Exact amounts (`--split train=rest,valid=50`) take the sequences with the smallest draws. Each
+split is then shuffled by itself (`--shuffle`).
 
 The separator of a sequence is kept, replaced, added or dropped, or there is none. The datasets under the axis know
 which sequences have one.
@@ -18,13 +19,13 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt import model
-from tokfmt.base.options import fit, parse_options
+from tokfmt.base.options import fit, parse_count, parse_options
 from tokfmt.base.seeds import SPLIT, check_seed, draws
 from tokfmt.core.format import Format, Target
 from tokfmt.core.ragged import Tokens
@@ -42,9 +43,13 @@ from tokfmt.source.request import option_names
 from tokfmt.wording import printable
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
-_SHARE = re.compile(r"[0-9]*\.?[0-9]+([eE]-[0-9]{1,2})?")
+_SHARE = re.compile(r"([0-9]*\.?[0-9]+([eE]-[0-9]{1,2})?)(%?)")
+_AMOUNT = re.compile(r"(\S+?)\s*(tokens)?")
+_WEIGHTS = re.compile(r"[0-9]*\.?[0-9]+(\s*,\s*[0-9]*\.?[0-9]+){1,2}")
+_OF_MEGATRON = ("train", "valid", "test")
+_REST = "rest"
 _NEAR = Fraction(1, 10**9)
-_EXAMPLE = "Write for example --split train=0.99,validation=0.01"
+_EXAMPLE = "Write for example --split train=99%,validation=1%, or train=rest,validation=500"
 _MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 _TOGETHER = 1 << 20  # sequences whose fingerprints are held at once, 16 bytes each
 
@@ -52,16 +57,27 @@ SplitBy = Literal["number", "content"]
 """What a split is drawn for: the number of a sequence, or its content."""
 
 
+class Amount(NamedTuple):
+    """The exact size of a split."""
+
+    number: int  # of sequences, or at least so many tokens, with less than one sequence more
+    of_tokens: bool
+
+    def __str__(self) -> str:
+        return f"{self.number} {'tokens' if self.of_tokens else 'sequences'}"
+
+
 @dataclass(frozen=True, slots=True)
 class Shares:
     """The splits that sequences are dealt to."""
 
     names: tuple[str, ...]
-    shares: tuple[Fraction, ...]  # above 0; their sum is 1
+    shares: tuple[Fraction, ...]  # above 0; their sum is 1; none if there are amounts
     seed: int  # of the draws
     seeded: bool  # the user gave the seed
     by: SplitBy = "number"  # what a split is drawn for
-    # the split of each sequence, once contents are read (`dealt_by_content`); None if splits are drawn for numbers
+    amounts: tuple[Amount | None, ...] = ()  # of each split; None for the one that gets the rest
+    # the split of each sequence, once contents are read (`deal`); None if splits are drawn for numbers
     dealt: NDArray[np.unsignedinteger] | None = field(default=None, compare=False)
 
     def split_of(self, first: int, last: int) -> NDArray[np.integer]:
@@ -85,8 +101,10 @@ class Shares:
 
     def described(self) -> dict[str, object]:
         """Return the shares and the seed for the manifest."""
+        sizes: list[object] = [_REST if one is None else str(one) for one in self.amounts]
+        sizes = sizes or [float(one) for one in self.shares]
         return {
-            "shares": {name: float(share) for name, share in zip(self.names, self.shares, strict=True)},
+            "shares": dict(zip(self.names, sizes, strict=True)),
             "seed": self.seed,
             "by": self.by,
         }
@@ -126,14 +144,46 @@ def arrangement_of(
         shuffle = check_seed(shuffle, "--shuffle")
     if split is not None and not isinstance(split, str):
         raise OptionError(f"--split: expected text, found {printable(repr(split))}. {_EXAMPLE}", name="split")
+    if split is not None and _WEIGHTS.fullmatch(split.strip()):
+        split = _of_weights(split)
     if split is None or "=" not in split:
         unused = "seed" if seed is not None else "split-by" if split_by is not None else ""
         if unused:
             raise OptionError(f"--{unused}: nothing is dealt out to splits. {_EXAMPLE}", name=unused)
         return Arrangement(shuffle)
-    names, shares = _parsed(split)
-    by = fit("--split-by", split_by or "number", SplitBy, name="split-by")
-    return Arrangement(shuffle, Shares(names, shares, check_seed(seed or 0, "--seed"), seed is not None, by))
+    sizes, by = _named(split), fit("--split-by", split_by or "number", SplitBy, name="split-by")
+    names, amounts = tuple(sizes), _amounts(split, sizes)
+    if amounts and by == "content":
+        problem = "equal sequences are in one split, so its size is not exact"
+        raise OptionError(f"--split-by content does not go with --split {printable(split)}: {problem}. Give shares")
+    shares = () if amounts else _shares(split, sizes)
+    return Arrangement(shuffle, Shares(names, shares, check_seed(seed or 0, "--seed"), seed is not None, by, amounts))
+
+
+def deal(shares: Shares | None, axis: TokenReader, workers: Workers, progress: Progress) -> Shares | None:
+    """Return splits with the split of each sequence, if their contents or exact amounts decide it."""
+    if shares is not None and shares.by == "content":
+        return dealt_by_content(shares, axis, workers, progress)
+    return _dealt_by_amount(shares, axis) if shares is not None and shares.amounts else shares
+
+
+def _dealt_by_amount(shares: Shares, axis: TokenReader) -> Shares:
+    """Return splits with the split of each sequence; takes about 25 bytes per sequence."""
+    count, at = axis.info.sequences, 0
+    order = np.argsort(draws(shares.seed, SPLIT, 0, count), kind="stable")
+    found = np.full(count, shares.amounts.index(None), np.min_scalar_type(len(shares.names)))
+    for number, (name, amount) in enumerate(zip(shares.names, shares.amounts, strict=True)):
+        if amount is None:
+            continue
+        taken = amount.number
+        if amount.of_tokens:
+            reached = np.diff(axis.offsets(0, count))[order[at:]].cumsum()
+            taken = int(reached.searchsorted(amount.number)) + 1
+        if taken > count - at:
+            there = f"{count:,} sequences with {axis.info.tokens:,} tokens"
+            raise OptionError(f"--split {name}={amount.number}: so many are not left of {there}. Take less", name=name)
+        found[order[at : at + taken]], at = number, at + taken
+    return replace(shares, dealt=found)
 
 
 def dealt_by_content(shares: Shares, axis: TokenReader, workers: Workers, progress: Progress) -> Shares:
@@ -149,26 +199,69 @@ def dealt_by_content(shares: Shares, axis: TokenReader, workers: Workers, progre
     return replace(shares, dealt=np.concatenate(dealt))
 
 
-def _parsed(text: str) -> tuple[tuple[str, ...], tuple[Fraction, ...]]:
-    shares: dict[str, Fraction] = {}
+def _of_weights(text: str) -> str:
+    """Return `98,1,1` of Megatron-LM, the weights of train, valid and test, as names with shares."""
+    weights = [Fraction(word.strip()) for word in text.split(",")]
+    total = sum(weights, Fraction())
+    if not total:
+        raise OptionError(f"--split {text}: the weights sum to 0. {_EXAMPLE}", name="split")
+    shares = [f"{name}={float(weight / total)}" for name, weight in zip(_OF_MEGATRON, weights, strict=False) if weight]
+    return ",".join(shares)
+
+
+def _named(text: str) -> dict[str, str]:
+    """Return the size of each split as it is written, by its name."""
+    sizes: dict[str, str] = {}
     for word in text.split(","):
-        name, share = (part.strip() for part in (*word.split("=", 1), "")[:2])
+        name, size = (part.strip() for part in (*word.split("=", 1), "")[:2])
         if not _NAME.fullmatch(name):
             raise OptionError(
                 f"--split {printable(text)}: {printable(name)!r} is not a plain name. {_EXAMPLE}", name=name
             )
-        if name in shares:
+        if name in sizes:
             raise OptionError(f"--split {text}: {name} occurs twice", name=name)
-        if not _SHARE.fullmatch(share) or not 0 < Fraction(share) <= 1:
+        sizes[name] = size
+    return sizes
+
+
+def _amounts(text: str, sizes: Mapping[str, str]) -> tuple[Amount | None, ...]:
+    """Return the exact amounts; () if the sizes are shares. Numbers beside `rest` are amounts, and so are tokens."""
+    others = [size for size in sizes.values() if size != _REST]
+    whole = [size for size in others if size.endswith("tokens") or re.fullmatch(r"[0-9][0-9_]*[kKmMgGtTB]?i?", size)]
+    if not whole or (len(others) == len(sizes) and not any(size.endswith("tokens") for size in others)):
+        return ()
+    if len(sizes) - len(others) != 1 or len(whole) != len(others):
+        problem = "with exact numbers, one split gets the rest, and each other one a number"
+        raise OptionError(
+            f"--split {printable(text)}: {problem}. Write train=rest,valid=50 or valid=1M tokens", name="split"
+        )
+    found = list[Amount | None]()
+    for size in sizes.values():
+        match = _AMOUNT.fullmatch(size)
+        found.append(None if size == _REST or match is None else Amount(parse_count(match[1]), match[2] is not None))
+    return tuple(found)
+
+
+def _shares(text: str, sizes: Mapping[str, str]) -> tuple[Fraction, ...]:
+    """Return the shares of all splits, of which one may be the rest."""
+    shares = dict[str, Fraction]()
+    for name, size in sizes.items():
+        match = _SHARE.fullmatch(size)
+        share = Fraction(0) if match is None else Fraction(match[1]) / (100 if match[3] else 1)
+        if size != _REST and not 0 < share <= 1:
             raise OptionError(
-                f"--split {printable(text)}: the share of {name} is not a number above 0 and up to 1. {_EXAMPLE}",
+                f"--split {printable(text)}: the share of {name} is no number above 0 and up to 1, and no percentage. "
+                f"{_EXAMPLE}",
                 name=name,
             )
-        shares[name] = Fraction(share)
-    total = sum(shares.values(), Fraction())
-    if abs(total - 1) > _NEAR:
+        shares[name] = share
+    total, rests = sum(shares.values(), Fraction()), [name for name, size in sizes.items() if size == _REST]
+    if len(rests) == 1 and total < 1:
+        shares[rests[0]] = 1 - total
+        total = Fraction(1)
+    if abs(total - 1) > _NEAR or len(rests) > 1:
         raise OptionError(f"--split {text}: the shares sum to {float(total):.10g}, not to 1. {_EXAMPLE}", name="split")
-    return tuple(shares), tuple(shares.values())
+    return tuple(shares.values())
 
 
 def portions(

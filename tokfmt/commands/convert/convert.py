@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from tokfmt.commands.convert.arrangement import dealt_by_content, stored_axis
+from tokfmt.commands.convert.arrangement import deal, stored_axis
 from tokfmt.commands.convert.checks import check_options, check_parts, check_places, check_request, check_streams
 from tokfmt.commands.convert.destination import (
     Destination,
@@ -214,8 +214,7 @@ def _write_tokens(
         place.need_room(destination.portions[0], writers[0], least)
     content = accept_losses(request, inputs, destination, gathered, losses, target, writers[0], workers)
     arrangement = request.arrangement
-    if (shares := arrangement.shares) is not None and shares.by == "content":
-        arrangement = replace(arrangement, shares=dealt_by_content(shares, gathered.axis, workers, notes))
+    arrangement = replace(arrangement, shares=deal(arrangement.shares, gathered.axis, workers, notes))
     request = replace(request, arrangement=arrangement)
     if request.verify and request.task is None:
         from tokfmt.commands.convert.verify import verify_counts  # fingerprints need numpy.random and xxhash

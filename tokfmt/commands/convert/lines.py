@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.commands.convert.arrangement import Arrangement, Shares, SplitTarget, arranged
+from tokfmt.commands.convert.arrangement import Arrangement, Shares, SplitTarget, arranged, deal
 from tokfmt.commands.convert.destination import Destination
 from tokfmt.commands.convert.inputs import Inputs
 from tokfmt.commands.convert.losses import left_splits, record_losses
@@ -27,7 +27,7 @@ from tokfmt.core.output import Output, preallocate, whole
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import U8, Info, Layout, TokenReader, windows
 from tokfmt.core.records import Block, RecordReader, SkippedRecords
-from tokfmt.errors import ConversionError
+from tokfmt.errors import ConversionError, OptionError
 from tokfmt.files.file import File
 from tokfmt.files.place import Place
 from tokfmt.formats.jsonl.lines import compression_of_name, join
@@ -95,6 +95,11 @@ def copy_lines(
             if request.rejects is not None:
                 list_rest_of_lines(workers.scratch / "rejects", taken)
             lines = taken.axis
+        if (shares := request.arrangement.shares) is not None and shares.amounts:
+            if any(amount is not None and amount.of_tokens for amount in shares.amounts):
+                raise OptionError("--split: tokens of lines are not counted. Give a number of lines", name="split")
+            shares = deal(shares, lines, workers, notes)
+            request = replace(request, arrangement=replace(request.arrangement, shares=shares))
         counts = [_write_lines(request, lines, portion, place, workers, notes) for portion in destination.portions]
         if len(counts) == 1 and query is None:
             counts = [replace(counts[0], tokens=copied.tokens)]

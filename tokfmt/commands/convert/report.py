@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from tokfmt import registry
 from tokfmt.base.version import __version__
-from tokfmt.commands.convert.arrangement import SplitTarget, dealt_by_content, portion_of, stored_axis
+from tokfmt.commands.convert.arrangement import SplitTarget, deal, portion_of, stored_axis
 from tokfmt.commands.convert.destination import NO_LEAD, Destination
 from tokfmt.commands.convert.gather import gather
 from tokfmt.commands.convert.inputs import Inputs
@@ -348,9 +348,8 @@ def _would_write(
     with make_executor("serial", 1) as executor:
         workers = Workers(executor, 1, Path())
         gathered = gather(request, inputs, destination, workers, notes)
-        arrangement = request.arrangement
-        if (shares := arrangement.shares) is not None and shares.by == "content":
-            arrangement = replace(arrangement, shares=dealt_by_content(shares, gathered.axis, workers, notes))
+        shares = deal(request.arrangement.shares, gathered.axis, workers, notes)
+        arrangement = replace(request.arrangement, shares=shares)
     for note in gathered.notes:
         notes.add(note)
     accepted, counts = Losses([*of_sources, *destination.lead.lost]).accepted(request), []
