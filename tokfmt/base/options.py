@@ -132,6 +132,22 @@ def parse_options(kind: type[T], pairs: Iterable[str] | Mapping[str, object], ow
     return kind(**given)
 
 
+def watched(options: T, names: Iterable[str]) -> tuple[T, set[str]]:
+    """Return equal options, and the names of those that are not the default; what is read of them goes from the set."""
+    kind: Any = type(options)
+    usual, held = kind(), {one.name: getattr(options, one.name) for one in fields(kind)}
+    unread = {name for name in names if held[name] != getattr(usual, name)}
+    if not unread:
+        return options, unread
+
+    def read(self: object, name: str) -> object:
+        unread.discard(name)
+        return object.__getattribute__(self, name)
+
+    as_before = {"__reduce__": lambda _: (kind, tuple(held.values())), "__slots__": ()}
+    return type(kind.__name__, (kind,), {**as_before, "__getattribute__": read})(**held), unread
+
+
 def _typed(text: str, kinds: Sequence[Any]) -> object:
     """Return the value that a word of the command line stands for, for a field of some kinds."""
     if type(None) in kinds and text.lower() in ("none", "auto"):

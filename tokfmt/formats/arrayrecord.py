@@ -207,7 +207,7 @@ class Reader(RecordFiles):
 
     def __init__(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> None:
         """Read the footers, and look at the first records."""
-        files = shards_of(paths, _SHARD, options.prefix)
+        files = shards_of(paths, _SHARD, options)
         counts, written = list[int](), set[str]()
         for path in files:
             with closing(open_file(path)) as file, suppress(*[CorruptError, TruncatedError] * hints.allow_partial):

@@ -285,15 +285,11 @@ def _read(path: Place, number: int, record: bytes) -> Mapping[str, Feature]:
         raise UnsupportedError(path, what, found=found, remedy=remedy) from error
 
 
-def shards_of(paths: Sequence[Place], names: re.Pattern[str], prefix: str | None) -> list[Place]:
-    """Return the files of one dataset, in natural order in each folder.
-
-    Args:
-        prefix: Beginning of the names to read; None: all.
-    """
+def shards_of(paths: Sequence[Place], names: re.Pattern[str], options: ReadOptions) -> list[Place]:
+    """Return the files of one dataset, in natural order in each folder."""
     found = list[Place]()
     for path in paths:
-        found += _shards_in(path, names, prefix) if path.is_dir() else [path]
+        found += _shards_in(path, names, options.prefix) if path.is_dir() else [path]
     if not found:
         raise FormatError(paths[0], "holds no file of records", expected="names such as X-00000-of-00002")
     return found

@@ -345,7 +345,7 @@ def _listed(path: Place, shard: object, options: ReadOptions) -> Listed | Proble
         remedy = "Write the column as ndarray"
         return fatal("TF767", UnsafeError(path, f"column {shown(names[at])} is pickled", remedy=remedy))
     widths = [None if size is None else whole_number(path, "column_sizes", size) for size in sizes]
-    column = _about(names, kinds, widths, at, options.dtype)
+    column = _about(names, kinds, widths, at, None if str(kinds[at]).startswith("ndarray") else options.dtype)
     integers = [name for name, kind in zip(names, kinds, strict=True) if _is_of_integers(str(kind))]
     beside = [
         (name, _about(names, kinds, widths, names.index(name), None))

@@ -183,7 +183,7 @@ class Reader(RecordFiles):
 
     def __init__(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> None:
         """List the files, and look at the first records."""
-        files = shards_of(paths, _SHARD, options.prefix)
+        files = shards_of(paths, _SHARD, options)
         where, first = first_records([(file, records_of(file)) for file in files], allow_partial=hints.allow_partial)
         self.content, self.finished = content_of(where, first, options), dict[Place, tuple[int, int]]()
         extras = {"records hold": self.content.holds}

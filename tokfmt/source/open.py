@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from tokfmt.base.options import watched
 from tokfmt.core.format import Hints
 from tokfmt.core.reader import Damage, Info, Separators, TokenReader, windows
 from tokfmt.core.records import RecordInfo, RecordReader, has_records
@@ -135,22 +136,27 @@ def open_dataset(
         format_, split, wanted = files[0].format, files[0].split, request.split
         request = replace(request, split=None) if split else request
         manifests, ignored = manifests_beside(files, request, of_folder)
+        asked = {name.replace("-", "_") for name in request.options}
         request, written = as_written(format_, request, manifests)
         stated = known_separator(request.eos, [one.path for one in files], manifests)
         hints = hints_of(files[0], request, stated, reading)
         opened = {place: file for one in files for place, file in one.hand_out(keep=reading.keeps_files).items()}
-        stored = _inspected(files, read_options(format_, request), hints._replace(files=opened))
+        options, unread = read_options(format_, request), set[str]()
+        if files[0].inspections is None:  # Else what was examined with these options is at hand.
+            options, unread = watched(options, asked)
+        stored = _inspected(files, options, hints._replace(files=opened))
         if split:
             stored.info = replace(stored.info, split=split, other_splits=files[0].other_splits)
         stored, damage = _complete(stored, files, request, manifests, reads_ends=reading.reads_ends)
         info = stored.info
         said = (unread_splits(info),) if info.other_splits and wanted is None else ()
+        unused = (f"--from-opt {name} has no effect on this dataset" for name in asked if name in unread)
         source = Source(
             tuple(one.path for one in files),
             format_,
             stored,
             stated or Separator(None),
-            (*ignored, *written, *said, *_notes(files, request, info, manifests)),
+            (*ignored, *written, *said, *unused, *_notes(files, request, info, manifests)),
             tokenizers=(info.made_by,) if format_.is_computed else tuple(one.tokenizer for one in manifests),
             left_out=tuple(one.left_out for one in files if one.left_out),
             damage=damage,

@@ -57,6 +57,7 @@ class SourceRequest:
     # Look at the end of every sequence that an index bounds. By default, all are presumed to end with the separator
     # if all that are looked at do, and reading one that does not raises UnendedError.
     every_end: bool = False
+    view: str | None = None  # the option `view` of formats that have it, if no other is among the options
 
     def __post_init__(self) -> None:
         if "split" in self.options:  # The option of a format, and --split, mean the same.
@@ -222,8 +223,8 @@ def words_of(options: Mapping[str, object]) -> list[str]:
 
 
 def given_to(format_: Format, request: SourceRequest) -> dict[str, object]:
-    """Return the read options that the user gave, with --text-field and --split if the format has these options."""
-    also = {"text_field": request.text_field, "split": request.split}
+    """Return the read options that the user gave, with --text-field, --split and the view if the format has these."""
+    also = {"text_field": request.text_field, "split": request.split, "view": request.view}
     names = option_names(format_.read_options)
     return {**request.options, **{name: value for name, value in also.items() if value is not None and name in names}}
 
@@ -237,7 +238,7 @@ def viewed(request: SourceRequest, format_: Format, view: str) -> SourceRequest:
     """Return the request with the option `view`, if the format has that view and the user gave none."""
     if "view" in request.options or view not in choices(format_.read_options, "view"):
         return request
-    return replace(request, options={**request.options, "view": view})
+    return replace(request, view=view)
 
 
 Selection = str | int | slice | range | Iterable[int] | None
