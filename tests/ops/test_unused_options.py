@@ -6,11 +6,11 @@ import typing
 
 import numpy as np
 import pytest
+import registered
 from paths import FIXTURES
 
 import tokfmt
 from tokfmt.errors import TokfmtError
-from tokfmt.registry import get
 
 EXAMPLES = {
     "array": ("plain", "npz", "tatm", "zarr_rows_v3.zarr"), "arrayrecord": ("raw_i4.array_record", "example_inputs.array_record"),
@@ -44,7 +44,7 @@ def seen(path, name, options):
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_option_that_is_noted_as_unused_changes_nothing(name):
-    kind, tried = get(name).read_options, 0
+    kind, tried = registered.get(name).read_options, 0
     hints = typing.get_type_hints(kind)
     paths = [
         path
@@ -83,7 +83,7 @@ def test_options_of_other_kinds_of_a_format_are_noted(name, example, unused, tmp
     if name == "array":
         path = tmp_path / example
         np.save(path, np.arange(40, dtype="<u2"))
-    hints = typing.get_type_hints(kind := get(name).read_options)
+    hints = typing.get_type_hints(kind := registered.get(name).read_options)
     usual = {field.name: field.default for field in dataclasses.fields(kind)}
     for option in unused:
         (value, *_) = values(hints[option], usual[option])
