@@ -517,7 +517,7 @@ EQUIVALENT = {
     "tokfmt/commands/search/search.py:_by_number:dropped call:search.progress(b - a)": (
         "a search by numbers ends at once, so that how far it is is not seen"
     ),
-    "tokfmt/formats/hdf5_arrays/chunks.py::off by one:_WORDS = 1 << 20": (
+    "tokfmt/formats/codecs.py::off by one:_WORDS = 1 << 20  # words of a Fletcher checksum that are summed at once": (
         "how many words are summed at a time changes no checksum"
     ),
     "tokfmt/browser/data/session.py:open_session:condition:if first.format is not None and first.format.prefix:": (

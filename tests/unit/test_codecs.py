@@ -188,3 +188,26 @@ def test_written_chunks_are_the_same_each_time(codec):
     first = codecs.ENCODERS[codec](ITEMS)
     assert codecs.ENCODERS[codec](ITEMS.copy()) == first
     assert np.array_equal(codecs.decode(blob(first), () if codec == "none" else (codec,), SIZE, 4).view("<u4"), ITEMS)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 96, 4099])
+def test_fletcher_sums(size):
+    data = np.random.default_rng(size).integers(0, 256, size).astype(np.uint8).tobytes()
+    first = second = 0
+    for (word,) in struct.iter_unpack(">H", data + bytes(size % 2)):
+        first = (first + word) % 65535
+        second = (second + first) % 65535
+    sums = struct.pack("<I", second << 16 | first)
+    assert codecs.decode(blob(data + sums), ("fletcher32",), size, 1).tobytes() == data
+    with pytest.raises(CorruptError):
+        codecs.decode(blob(data + struct.pack("<I", second << 16 | first ^ 1)), ("fletcher32",), size, 1)
+
+
+@pytest.mark.parametrize(("size", "works"), [(96, True), (95, False), (97, False), (1 << 22, False), (0, False)])
+def test_a_chunk_inflates_to_its_size_and_nothing_else(size, works):
+    content = blob(zlib.compress(bytes(size)))
+    if works:
+        assert codecs.decode(content, ("deflate",), 96, 4).tobytes() == bytes(96)
+        return
+    with pytest.raises(CorruptError):
+        codecs.decode(content, ("deflate",), 96, 4)

@@ -24,9 +24,9 @@ def chunked(path, **how):
 
 def test_a_chunk_that_is_missing_is_an_error_when_it_is_read(tmp_path):
     table = open_hdf5(chunked(tmp_path / "x.h5"), few=True).table
-    assert (table.read(0, 1400) == 1).all()
+    assert (table.rows(0, 1400) == 1).all()
     with pytest.raises(CorruptError, match="the chunk of sample 1,500 is missing"):
-        table.read(1499, 1501)
+        table.rows(1499, 1501)
 
 
 def test_an_object_header_that_is_not_understood_is_left_to_the_library(tmp_path):
@@ -63,10 +63,10 @@ def test_lookups_find_what_the_library_does(tmp_path, shape, chunk, libver):
     rows = values.reshape(shape if len(shape) == 3 else (-1, 1, 1))
     for first, last in ((shape[0] // 2, min(shape[0], shape[0] // 2 + 5)), (shape[0] - 1, shape[0]), (0, shape[0])):
         table = open_hdf5(path, few=True).table
-        assert np.array_equal(table.read(first, last), rows[first:last])
+        assert np.array_equal(table.rows(first, last), rows[first:last])
         at = first // chunk[0] * chunk[0]
         assert table.offset(first) == places[(at, 0, 0)[: len(shape)]]
-        assert table.byte_offset(first, 0, 0) == open_hdf5(path).table.byte_offset(first, 0, 0)
+        assert table.value_offset(first, 0, 0) == open_hdf5(path).table.value_offset(first, 0, 0)
 
 
 @pytest.mark.parametrize("few", [False, True])
@@ -81,7 +81,7 @@ def test_a_tree_without_an_end_is_an_error(tmp_path, few, deep):
     content[root + 24 + 40 : root + 24 + 48] = root.to_bytes(8, "little")  # behind a key of 40 bytes
     path.write_bytes(content)
     with pytest.raises(CorruptError, match="the index of the chunks of 'data' is damaged"):
-        open_hdf5(path, few=few).table.read(0, 1)
+        open_hdf5(path, few=few).table.rows(0, 1)
     (report,) = tokfmt.check(path, format="hdf5")
     assert report.errors
 
@@ -102,7 +102,7 @@ def test_a_damaged_tree_is_an_error_or_read_as_the_library_reads_it(tmp_path, se
         try:
             table = open_hdf5(path, few=few).table
             for row in range(0, 1500, 100):
-                table.read(row, row + 1)
+                table.rows(row, row + 1)
         except FormatError:
             pass
     assert len(asked.reads) < 2000

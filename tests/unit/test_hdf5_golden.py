@@ -117,7 +117,7 @@ def test_raw_values(name):
     """Every value of every field, chunk by chunk, against what h5py read."""
     for file in EXPECTED[name]["files"]:
         table = FORMAT.inspect([HOME / name / file["file"]], ReadOptions(), Hints()).opened[0].table
-        assert np.array_equal(table.read(0, len(table)).reshape(file["shape"]), file["data"])
+        assert np.array_equal(table.rows(0, len(table)).reshape(file["shape"]), file["data"])
 
 
 def test_trainer_order():

@@ -107,8 +107,6 @@ class ChunkLayout:
 
     def applied(self, skipped: int = 0) -> tuple[str, ...]:
         """Return the codecs of a chunk without those of its mask: bit k is the k-th codec in the order of writing."""
-        if not skipped:
-            return self.codecs
         last = len(self.codecs) - 1
         return tuple(name for k, name in enumerate(self.codecs) if not skipped >> (last - k) & 1)
 
@@ -221,6 +219,7 @@ class Wanted(NamedTuple):
 
     first: int  # the first row
     last: int  # the row after the last
+    numbers: range  # chunks that hold them
     ranges: list[tuple[int, int]]  # byte ranges that hold them, without those of `held`
     held: dict[int, Items]  # their chunks that are decoded already, by number
 
@@ -310,15 +309,15 @@ class Chunked:
         if begin is not None:
             size = self._row * self.dtype.itemsize
             ranges = [(begin + first * size, begin + last * size)] if size and first < last else []
-            return Wanted(first, last, ranges, held)
-        a, b = self._numbers(first, last)
-        ranges = self.map.ranges(a, b)
+            return Wanted(first, last, range(0), ranges, held)
+        numbers = range(*self._numbers(first, last))
+        ranges = self.map.ranges(numbers.start, numbers.stop)
         if self.keeps:
             where, get = self.layout.where, self._kept.get
-            held = {number: items for number in range(a, b) if (items := get((where, number))) is not None}
+            held = {number: items for number in numbers if (items := get((where, number))) is not None}
             if held:
-                ranges = [one for number, one in enumerate(ranges, a) if number not in held]
-        return Wanted(first, last, ranges, held)
+                ranges = [one for number, one in zip(numbers, ranges, strict=True) if number not in held]
+        return Wanted(first, last, numbers, ranges, held)
 
     def take(self, wanted: Wanted, contents: Iterator[memoryview]) -> Items:
         """Return the rows of `wanted`, as `rows` does, from the next items of `contents`: the bytes of its ranges."""
@@ -329,7 +328,7 @@ class Chunked:
                 out.reshape(-1).view(np.uint8)[:] = np.frombuffer(next(contents), np.uint8)
             return out.astype(self.dtype, copy=False)
         out = np.empty((last - first, *layout.shape[1:]), self.dtype)
-        for number in range(*self._numbers(first, last)):
+        for number in wanted.numbers:
             items = wanted.held.get(number)
             if items is None:
                 content: Any = next(contents)
@@ -401,8 +400,8 @@ class Chunked:
         return None if stored is None else self._decoded(number, stored)
 
     def _decoded(self, number: int, stored: Stored) -> Items:
-        layout = self.layout
-        codecs = layout.applied(self.map.skipped(number))
+        layout, skipped = self.layout, self.map.skipped(number)
+        codecs = layout.applied(skipped) if skipped else layout.codecs
         is_delta = bool(codecs) and codecs[-1] == "delta"
         try:
             raw = decode(stored, codecs[:-1] if is_delta else codecs, self._chunk_bytes, layout.dtype.itemsize)
@@ -506,11 +505,14 @@ class ChunkFields:
 
 
 def _items_in(layout: ChunkLayout, number: int) -> str:
-    """Return the items of a chunk in words: from one to another, or of some rows and columns."""
-    names = ("items",) if len(layout.shape) == 1 else ("rows", "fields", "columns")[:: 4 - len(layout.shape)]
-    sides = zip(names, coordinates(number, layout.grid), layout.chunk, layout.shape, strict=True)
-    ranges = [f"{name} {at * n:,} to {min(end, (at + 1) * n) - 1:,}" for name, at, n, end in sides if end > 1]
-    return ", ".join(ranges) or "items 0 to 0"
+    """Return the items of a chunk in words: from one to another, or some rows and columns."""
+    names = ("item",) if len(layout.shape) == 1 else ("row", "field", "column")[:: 4 - len(layout.shape)]
+    found = list[str]()
+    for axis, (name, at) in enumerate(zip(names, coordinates(number, layout.grid), strict=True)):
+        first, last = at * layout.chunk[axis], min(layout.shape[axis], (at + 1) * layout.chunk[axis]) - 1
+        if axis == 0 or layout.grid[axis] > 1:
+            found.append(f"{name} {first:,}" if first == last else f"{name}s {first:,} to {last:,}")
+    return ", ".join(found)
 
 
 def _described(array: Chunked, number: int, stored: Stored) -> str:

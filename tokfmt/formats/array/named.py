@@ -276,13 +276,10 @@ def _parts_of(store: Store, array: ZarrArray, version: int) -> list[Section]:
 
 def _dataset(file: File, array: Array) -> Extent:
     """Return the integers of a dataset of HDF5."""
-    table, count = array.table, int(np.prod([int(n) for n in array.shape], dtype=object))
-    if array.begin is not None:
-        return Extent(file, array.begin, count, table.dtype)
-    from tokfmt.formats.hdf5_arrays.table import Items
-
-    cells = Cells(file.path, file.identity, Items(table))  # type: ignore[arg-type]
-    return Extent(cells, 0, count, table.dtype.newbyteorder("="))
+    table = array.table
+    if table.map.begin is not None:
+        return Extent(file, table.map.begin, table.length, table.layout.dtype)
+    return Extent(Cells(file.path, file.identity, table), 0, table.length, table.dtype)
 
 
 def _named(

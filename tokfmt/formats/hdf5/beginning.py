@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from tokfmt.core.reader import windows
 from tokfmt.files.place import Place
-from tokfmt.formats.hdf5_arrays.table import KEPT_BYTES, Rows, Values
+from tokfmt.formats.chunks import KEPT_BYTES
+from tokfmt.formats.hdf5_arrays.table import Rows, Values
 
 _LONG_STORED = 1 << 23
 """Maximum bytes of samples of files in a store that are always inspected completely."""

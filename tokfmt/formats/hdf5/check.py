@@ -22,8 +22,8 @@ from tokfmt.formats.hdf5.options import ReadOptions
 from tokfmt.formats.hdf5.samples import IGNORED, Ends, Tally
 from tokfmt.formats.hdf5.stored import Hdf5File, open_hdf5
 from tokfmt.formats.hdf5.stride import look_for_segments
-from tokfmt.formats.hdf5_arrays.chunks import DEFLATE
 from tokfmt.formats.hdf5_arrays.container import library_errors
+from tokfmt.formats.hdf5_arrays.places import DEFLATE
 from tokfmt.formats.hdf5_arrays.table import Rows, Table, Values
 
 PATCHES: Mapping[str, Repair] = {"TF308": Repair("n_examples was set to the number of samples")}
@@ -244,7 +244,7 @@ def _places(stored: Hdf5File) -> list[tuple[int, int]]:
 
 def _votes(table: Table, cut: tuple[int, int]) -> Seen:
     try:
-        values = table.read(*cut)
+        values = table.rows(*cut)
     except FormatError:  # `_look` reports it
         return Seen()
     loss, inverted = Ends(values[:, 0], values[:, 2]).votes(values[:, 1])
@@ -255,7 +255,7 @@ def _look(stored: Hdf5File, known: FileFacts, eos_id: int | None, cut: tuple[int
     """Check some rows; if they cannot be decoded, halve the interval until the damaged rows are found."""
     first, last = cut
     try:
-        values = stored.table.read(first, last)
+        values = stored.table.rows(first, last)
     except FormatError as error:
         if last - first == 1:
             return Seen(damaged=[error])
@@ -301,7 +301,7 @@ def _worded(stored: Hdf5File, seen: Seen, *, deep: bool) -> Iterator[Finding]:
     """Yield the findings of the content of one file."""
     name = str(stored.path)
     for error in seen.damaged:
-        yield Finding("TF331", "error", name, error.what.removesuffix(","), error.remedy or "", error.offset)
+        yield Finding.of("TF331", error)
     for code, text, remedy, _ in TESTS:
         tally = seen.tallies.get(code)
         if tally is None or not tally.count:

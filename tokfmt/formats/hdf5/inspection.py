@@ -133,7 +133,7 @@ class SamplesInspection(Inspection):
         for stored, stated in zip(opened, self.stated, strict=True):
             if (problem := misfit(stored, opened[0])) is not None:
                 yield problem
-            if stored.table.dtype != opened[0].table.dtype:
+            if stored.table.layout.dtype != opened[0].table.layout.dtype:
                 yield other_type(stored, opened[0])
             if stored.rank == 3 and (problem := examples_problem(stored)) is not None:
                 yield problem
@@ -173,7 +173,7 @@ class SamplesInspection(Inspection):
         from tokfmt.formats.hdf5.reader import Opening, reader_of  # A list of the parts does not need this module.
 
         notes = list[str]()
-        if len(kinds := sorted({str(stored.table.dtype) for stored in self.opened})) > 1:
+        if len(kinds := sorted({str(stored.table.layout.dtype) for stored in self.opened})) > 1:
             notes.append(f"files hold IDs of different types ({', '.join(kinds)}); map-style trainers refuse that")
         if not self.place.is_dir() and any(gaps_in_streams(self.opened, self.stated)):
             notes.append(PARTS)

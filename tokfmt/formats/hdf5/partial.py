@@ -19,9 +19,9 @@ from tokfmt.errors import NO_DAMAGE, FormatError, TruncatedError
 from tokfmt.files.file import File, Stream, open_file
 from tokfmt.files.place import Place
 from tokfmt.formats.hdf5.stored import Hdf5File, header_at, header_of, open_data, open_hdf5
-from tokfmt.formats.hdf5_arrays.chunks import ChunkMap, check_map
-from tokfmt.formats.hdf5_arrays.container import box_of, library_errors, open_library, stated_end, storage_of
-from tokfmt.formats.hdf5_arrays.table import Table, unit_of
+from tokfmt.formats.hdf5_arrays.container import library_errors, open_library, stated_end, storage_of
+from tokfmt.formats.hdf5_arrays.places import Places
+from tokfmt.formats.hdf5_arrays.table import Table, contiguous
 from tokfmt.wording import counted, printable
 
 _HEAD = 96  # bytes of a superblock, where no chunk can be
@@ -81,27 +81,24 @@ def _open(path: Place) -> tuple[Hdf5File, Damage | None]:
 def _first_rows(file: File, handle: Any) -> Hdf5File:
     """Return the rows of `data` that end before the end of the file."""
     dataset = open_data(file, handle)
-    kind, shape, where, chunk, filters = storage_of(file, dataset, cut=True, header=header_at(handle))
-    rows, *others = box_of(shape)
-    if isinstance(where, ChunkMap):
-        where = _first_chunks(file, where)
-        rows = min(rows, where.grid[0] * where.shape[0])
-        check_map(file, where, unit_of(box_of(shape)))
+    shape, table, chunk, filters = storage_of(file, dataset, cut=True, header=header_at(handle))
+    if isinstance(table.map, Places):
+        places = _first_chunks(file, table.map)
+        places.check()
+        table = Table(places.layout, places)
     else:
-        rows = min(rows, max(0, file.size - where) // max(1, math.prod(others) * kind.itemsize))
-    stored = header_of(file, handle, dataset, Table(file, (rows, others[0], others[1]), kind, where), chunk, filters)
-    count = None if stored.n_examples is None else rows  # the attribute counts the rows that are lost as well
-    return replace(stored, shape=(rows, *shape[1:]), n_examples=count)
+        rows, *others = table.shape
+        rows = min(rows, max(0, file.size - table.offset(0)) // max(1, math.prod(others) * table.dtype.itemsize))
+        table = contiguous(file, (rows, others[0], others[1]), table.layout.dtype, table.offset(0))
+    stored = header_of(file, handle, dataset, table, chunk, filters)
+    count = None if stored.n_examples is None else len(table)  # the attribute counts the rows that are lost as well
+    return replace(stored, shape=(len(table), *shape[1:]), n_examples=count)
 
 
-def _first_chunks(file: File, chunks: ChunkMap) -> ChunkMap:
-    """Return a map of the chunk bands before the first band with an incomplete chunk."""
-    ends = chunks.places + np.array([chunks.stored(k) for k in range(len(chunks.places))], np.int64)
-    per = chunks.grid[1] * chunks.grid[2]
-    lost = np.flatnonzero((chunks.places < _HEAD) | (ends > file.size))
-    bands = int(lost[0]) // per if len(lost) else chunks.grid[0]
-    grid = (bands, *chunks.grid[1:])
-    return replace(chunks, grid=grid, places=chunks.places[: bands * per], sizes=chunks.sizes[: bands * per])
+def _first_chunks(file: File, places: Places) -> Places:
+    """Return the chunks of the bands before the first band with an incomplete chunk."""
+    lost = np.flatnonzero((places.places < _HEAD) | (places.places + places.sizes > file.size))
+    return places.bands(int(lost[0]) // places.layout.band if len(lost) else places.layout.grid[0])
 
 
 class _Padded(Stream):

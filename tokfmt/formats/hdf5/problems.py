@@ -23,7 +23,7 @@ from tokfmt.core.rows import ROWS
 from tokfmt.errors import CorruptError, UnsupportedError
 from tokfmt.formats.hdf5.files import Params
 from tokfmt.formats.hdf5.stored import Hdf5File, WriterAttributes
-from tokfmt.formats.hdf5_arrays.chunks import LARGEST_CHUNK
+from tokfmt.formats.hdf5_arrays.places import LARGEST_CHUNK
 
 AS_SAMPLES = "--from-opt view=samples reads the rows as they are"
 PARTS = "these files are only some of those that were written; documents are cut where a file is missing"
@@ -185,7 +185,7 @@ def _worded(stored: Hdf5File) -> str:
 
 def other_type(stored: Hdf5File, first: Hdf5File) -> Problem:
     """Return the problem of a file whose IDs have another type than those of the first file."""
-    what = f"IDs are {stored.table.dtype.str}, but {first.table.dtype.str} in {first.path.name}"
+    what = f"IDs are {stored.table.layout.dtype.str}, but {first.table.layout.dtype.str} in {first.path.name}"
     return Problem("TF312", "error", CorruptError(stored.path, what, remedy="Map-style trainers refuse the directory"))
 
 

@@ -17,25 +17,24 @@ from tokfmt.errors import CorruptError
 from tokfmt.files.fields import Field, Section
 from tokfmt.files.file import File, open_file
 from tokfmt.files.place import Place
+from tokfmt.formats.chunks import ChunkFields
 from tokfmt.formats.hdf5.problems import examples_problem, stated_by
 from tokfmt.formats.hdf5.stored import header_at, header_of, open_data
-from tokfmt.formats.hdf5_arrays.chunks import DEFLATE, FLETCHER32, SHUFFLE, ChunkMap, DamagedChunkError
 from tokfmt.formats.hdf5_arrays.container import (
     FILTER_NAMES,
     attribute_of,
-    box_of,
     root_names,
     shape_of,
     storage_of,
     superblock_fields,
     within,
 )
-from tokfmt.formats.hdf5_arrays.table import Table
+from tokfmt.formats.hdf5_arrays.places import FILTERS, Places, box_of
+from tokfmt.formats.hdf5_arrays.table import Table, contiguous
 
-_NAMES = {DEFLATE: "deflate", SHUFFLE: "shuffle", FLETCHER32: "fletcher32", **FILTER_NAMES}
+_NAMES = {**FILTERS, **FILTER_NAMES}
 _ATTRIBUTES = 64  # attributes of an object that are listed
 _ANY = np.dtype("<i4")  # dtype of values that are not read
-_DECODED = 1 << 20  # maximum bytes of a chunk that is decoded to see whether it can be
 _MEANINGS = {
     "n_examples": "samples in the file",
     "stride": "how samples continue each other (tokfmt)",
@@ -89,7 +88,7 @@ def _object(file: File, handle: Any, name: str) -> Iterator[Field]:
     properties = dataset.get_create_plist()
     meaning, odd = _layout(properties, h5d), ""
     if name == "data" and len(lengths) == 3:
-        table = Table(file, box_of(lengths), _ANY, 0)
+        table = contiguous(file, box_of(lengths), _ANY, 0)
         foreign = header_of(file, handle, dataset, table).foreign
         odd = f"{foreign}, not GPT samples" if foreign else "" if all(lengths[1:]) else "holds no tokens"
     elif name == "data" and len(lengths) != 1:
@@ -122,7 +121,7 @@ def _attributes(file: File, handle: Any) -> list[Field]:
     if h5o.get_info(handle.id, b"data").type != h5o.TYPE_DATASET:
         return found
     dataset = h5d.open(handle.id, b"data")
-    stored = header_of(file, handle, dataset, Table(file, box_of(shape_of(file, dataset)), _ANY, 0))
+    stored = header_of(file, handle, dataset, contiguous(file, box_of(shape_of(file, dataset)), _ANY, 0))
     if isinstance(stated := stated_by(stored), CorruptError):
         found.append(broken(stated))
     problem = examples_problem(stored) if stored.rank == 3 else None
@@ -144,52 +143,10 @@ def _of(owner: str, of: Any) -> Iterator[Field]:
         yield Field(f"{owner} {shown(name)}", None, 0, text, _MEANINGS.get(name, ""))
 
 
-def _storage(file: File, handle: Any) -> Any:
+def _storage(file: File, handle: Any) -> ChunkFields | _Values:
     """Return the chunks of `data`, or its values if it is contiguous."""
-    storage = storage_of(file, open_data(file, handle), header=header_at(handle))
-    box = box_of(storage.shape)
-    if isinstance(storage.where, ChunkMap):
-        return _Chunks(file, storage.where, box)
-    return _Values(Table(file, box, storage.dtype, storage.where))
-
-
-class _Chunks:
-    """The chunks of `data` as fields."""
-
-    def __init__(self, file: File, chunks: ChunkMap, shape: tuple[int, int, int]) -> None:
-        self.file, self.chunks, self.shape = file, chunks, shape
-        self.count = len(chunks.places)
-
-    def fields(self, first: int, last: int) -> list[Field]:
-        return [self._chunk(number) for number in range(first, min(last, self.count))]
-
-    def _chunk(self, number: int) -> Field:
-        chunks, name = self.chunks, f"chunk {number:,}"
-        place, stored = int(chunks.places[number]), chunks.stored(number)
-        row = number // (chunks.grid[1] * chunks.grid[2]) * chunks.shape[0]
-        rows = f"sample {row:,}" if chunks.shape[0] == 1 else f"rows {row:,} to {row + chunks.shape[0] - 1:,}"
-        if place < 0:
-            return Field(name, None, 0, "missing", f"{rows}: HDF5 readers see fill values instead", wrong=True)
-        skipped = chunks.skipped(number)
-        value = f"{stored:,} bytes of {chunks.pipeline.nominal:,}, filter mask {skipped}"
-        wrong = self._damage(number, place, stored)
-        meaning = wrong or rows + (", stored as is" if skipped else "")
-        return Field(name, place, max(0, min(stored, self.file.size - place)), value, meaning, bool(wrong))
-
-    def _damage(self, number: int, place: int, stored: int) -> str:
-        """Return the defect of a chunk, "" without one."""
-        pipeline = self.chunks.pipeline
-        if place + stored > self.file.size:
-            return "continues beyond the end of the file"
-        if stored > pipeline.maximum_stored():
-            return f"is larger than its filters can make it ({pipeline.maximum_stored():,} bytes)"
-        if pipeline.nominal > _DECODED:
-            return ""
-        try:
-            pipeline.decode(self.file.array(place, stored, "u1"), self.chunks.skipped(number))
-        except DamagedChunkError as error:
-            return str(error)
-        return ""
+    table = storage_of(file, open_data(file, handle), header=header_at(handle)).table
+    return ChunkFields(table) if isinstance(table.map, Places) else _Values(table)
 
 
 class _Values:
@@ -202,7 +159,7 @@ class _Values:
     def fields(self, first: int, last: int) -> list[Field]:
         last, size = max(first, min(last, self.count)), math.prod(self.table.shape[1:]) * self.table.dtype.itemsize
         fields = []
-        for k, row in enumerate(self.table.read(first, last).reshape(last - first, -1) if last > first else ()):
+        for k, row in enumerate(self.table.rows(first, last).reshape(last - first, -1) if last > first else ()):
             name = f"{'token' if row.size == 1 else 'sample'} {first + k:,}"
             value = " ".join(map(str, row[:8].tolist())) + (" …" if row.size > 8 else "")
             fields.append(Field(name, self.table.offset(first + k), size, value, wrong=int(row.min(initial=0)) < 0))

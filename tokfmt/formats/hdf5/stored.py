@@ -13,14 +13,13 @@ from tokfmt.files.place import Place
 from tokfmt.formats.hdf5_arrays.container import (
     Attribute,
     attribute_of,
-    box_of,
-    check_chunks,
     opened,
     root_names,
     shape_of,
     storage_of,
     within,
 )
+from tokfmt.formats.hdf5_arrays.places import Places
 from tokfmt.formats.hdf5_arrays.table import Table
 
 
@@ -99,9 +98,10 @@ def _stored(file: File, handle: Any, *, few: bool) -> Hdf5File:
     dataset = open_data(file, handle)
     # the library asks for the nodes of an index one after the other, which takes a request each from a store
     later = few or not file.path.is_local
-    kind, shape, where, chunk, filters = storage_of(file, dataset, header=header_at(handle), later=later)
-    check_chunks(file, where, shape, few=few)
-    return header_of(file, handle, dataset, Table(file, box_of(shape), kind, where), chunk, filters)
+    _, table, chunk, filters = storage_of(file, dataset, header=header_at(handle), later=later)
+    if isinstance(table.map, Places) and not (few and table.map.look_up is not None):
+        table.map.check()
+    return header_of(file, handle, dataset, table, chunk, filters)
 
 
 def header_of(

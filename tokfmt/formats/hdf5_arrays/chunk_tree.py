@@ -45,7 +45,8 @@ from tokfmt.core.reader import windows
 from tokfmt.errors import CorruptError
 from tokfmt.files.file import File, Held
 from tokfmt.files.place import Place
-from tokfmt.formats.hdf5_arrays.chunks import ChunkMap, Found, check_map, stored_as
+from tokfmt.formats.chunks import ChunkLayout
+from tokfmt.formats.hdf5_arrays.places import Found, note, nothing
 from tokfmt.wording import printable
 
 _LAYOUT, _CONTINUED, _NAMES = 8, 16, 17  # types of messages
@@ -65,31 +66,18 @@ class ChunkTree:
         file: File that holds the tree.
         root: Byte offset of its root.
         rank: Number of dimensions of the dataset.
-        chunks: Shape of a chunk and of the grid of chunks; its places and sizes are not filled in.
-        unit: "sample" or "token", the word for a row in messages.
+        layout: The dataset, [rows, fields, width].
         name: Of the dataset, for messages.
     """
 
     file: File
     root: int
     rank: int
-    chunks: ChunkMap
-    unit: str
+    layout: ChunkLayout
     name: str = "data"
 
-    def find(self, intervals: Sequence[tuple[int, int]]) -> list[Found]:
-        """Return what `lookup` finds; see `chunks.ChunkMap.find`.
-
-        Raises:
-            FormatError: A chunk is missing, the tree states an impossible place for it, or the tree is damaged.
-        """
-        found = self.lookup(intervals)
-        for (first, _), (where, how_many) in zip(intervals, found, strict=True):
-            check_map(self.file, self.chunks.with_chunks(where, how_many), self.unit, first)
-        return found
-
     def lookup(self, intervals: Sequence[tuple[int, int]]) -> list[Found]:
-        """Return places and sizes of several intervals of chunks, ascending and disjoint; place -1 of a missing chunk.
+        """Return the places of several intervals of chunks, ascending and disjoint.
 
         The nodes of a level are read together.
 
@@ -100,7 +88,7 @@ class ChunkTree:
             return []
         begins, ends = np.array(intervals, np.int64).T
         bounds = np.append(0, np.cumsum(ends - begins))
-        places, sizes = np.full(bounds[-1], -1, np.int64), np.zeros(bounds[-1], np.uint32)
+        found = nothing(int(bounds[-1]))
         nodes = [self.root] if self.root < _NOWHERE else []  # a dataset without chunks has no root
         above, left = _DEEPEST, _DEEPEST * len(intervals) + int(bounds[-1])
         while nodes:
@@ -119,16 +107,16 @@ class ChunkTree:
                     continue
                 for k in np.flatnonzero(begin <= numbers[:-1]).tolist():
                     slot = int(bounds[interval[k]] + numbers[k] - begin[k])
-                    stated = int(keys["size"][k]), int(keys["mask"][k])
-                    places[slot], sizes[slot] = stored_as(int(keys["child"][k]), *stated)
+                    note(found, slot, int(keys["child"][k]), int(keys["size"][k]), int(keys["mask"][k]))
             nodes, above = below, deepest
-        return [(places[a:b], sizes[a:b]) for a, b in itertools.pairwise(bounds.tolist())]
+        places, sizes, masks = found
+        return [(places[a:b], sizes[a:b], masks[a:b]) for a, b in itertools.pairwise(bounds.tolist())]
 
     def _nodes(self, offsets: Sequence[int]) -> Iterator[tuple[int, NDArray[np.int64], Any]]:
         """Yield the level of each node, the chunk numbers at which its children begin, their end, and all keys."""
         entry = np.dtype([("size", "<u4"), ("mask", "<u4"), ("first", "<u8", (self.rank + 1,)), ("child", "<u8")])
         axes = [0, 2] if self.rank == 2 else list(range(self.rank))  # rows of one field, or all
-        shape, grid = np.array(self.chunks.shape)[axes], np.array(self.chunks.grid)[axes]
+        shape, grid = np.array(self.layout.chunk)[axes], np.array(self.layout.grid)[axes]
         steps = np.append(np.cumprod(grid[::-1])[::-1][1:], 1)
         for at in offsets:
             if at + 24 > self.file.size:

@@ -44,18 +44,18 @@ from tokfmt.files.fields import Field
 from tokfmt.files.file import File, Held, Stream, open_file
 from tokfmt.files.place import LocalPlace, Place
 from tokfmt.formats.hdf5_arrays.chunk_tree import ChunkTree, check_groups, root_of
-from tokfmt.formats.hdf5_arrays.chunks import (
+from tokfmt.formats.hdf5_arrays.places import (
     DEFLATE,
     FLETCHER32,
     LARGEST_CHUNK,
     SHUFFLE,
-    ChunkMap,
-    Pipeline,
-    check_map,
-    empty_map,
-    read_map,
+    Places,
+    box_of,
+    layout_of,
+    listed,
+    unknown,
 )
-from tokfmt.formats.hdf5_arrays.table import Table, unit_of
+from tokfmt.formats.hdf5_arrays.table import Table, contiguous
 from tokfmt.wording import printable
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -84,29 +84,25 @@ class Array(NamedTuple):
         name: Name, with those of its groups.
         shape: Shape as declared.
         table: Its rows.
-        begin: Byte offset of its values; None if they are in chunks.
     """
 
     name: str
     shape: tuple[int, ...]
     table: Table
-    begin: int | None
 
 
 class Storage(NamedTuple):
     """The storage of a dataset.
 
     Attributes:
-        dtype: Dtype as declared, with its byte order.
         shape: Shape as declared.
-        where: Byte offset of its values, or its chunk map, which is not yet compared with the file.
+        table: Its rows; chunks are not yet compared with the file.
         chunk: Shape of a chunk; None if contiguous.
         filters: Filter numbers in the order of writing.
     """
 
-    dtype: np.dtype[np.integer[Any]]
     shape: tuple[int, ...]
-    where: int | ChunkMap
+    table: Table
     chunk: tuple[int, ...] | None
     filters: tuple[int, ...]
 
@@ -268,14 +264,6 @@ def library_errors(path: Place) -> Iterator[None]:
         raise CorruptError(path, what, remedy=remedy) from error
 
 
-def check_chunks(file: File, where: int | ChunkMap, shape: tuple[int, ...], *, few: bool = False) -> None:
-    """Compare the chunks of a dataset with the file; with `few`, only those that are not looked up later."""
-    if isinstance(where, ChunkMap) and where.find is None:
-        check_map(file, where, unit_of(box_of(shape)))
-    elif isinstance(where, ChunkMap) and not few:
-        where.know((0, len(where.places)))
-
-
 def storage_of(
     file: File,
     dataset: Any,
@@ -317,19 +305,22 @@ def storage_of(
     filters = filters_of(file, properties, kind.itemsize, name)
     if layout == h5d.CONTIGUOUS:
         place = _contiguous(file, dataset, math.prod(shape) * kind.itemsize, name, cut=cut)
-        return Storage(kind, shape, place, None, filters)
+        return Storage(shape, contiguous(file, box_of(shape), kind, place, name), None, filters)
     if layout != h5d.CHUNKED:
         what = f"'{name}' is stored in its own header (compact layout)"
         raise UnsupportedError(file.path, what, remedy="Make a readable file with h5repack -l CONTI OLD.h5 NEW.h5")
     chunk = tuple(int(n) for n in properties.get_chunk())
-    where = empty_map(file, box_of(shape), box_of(chunk), Pipeline(filters, 0, kind.itemsize), name)
-    if (root := root_of(file, header)) is None:
-        return Storage(kind, shape, read_map(dataset, where), chunk, filters)
-    tree = ChunkTree(file, root, len(shape), where, unit_of(box_of(shape)), name)
-    if later:
-        return Storage(kind, shape, where.looked_up_by(tree.find), chunk, filters)
-    ((places, sizes),) = tree.lookup([(0, math.prod(where.grid))])
-    return Storage(kind, shape, where.with_chunks(places, sizes), chunk, filters)
+    rows = layout_of(file, box_of(shape), box_of(chunk), kind, filters, name)
+    root = root_of(file, header)
+    tree = None if root is None else ChunkTree(file, root, len(shape), rows, name)
+    if tree is None:
+        places = Places(file, rows, listed(dataset, rows))
+    elif later:
+        places = Places(file, rows, unknown(rows.chunks), tree.lookup)
+    else:
+        (found,) = tree.lookup([(0, rows.chunks)])
+        places = Places(file, rows, found)
+    return Storage(shape, Table(rows, places), chunk, filters)
 
 
 def root_names(handle: Any) -> Iterator[str]:
@@ -481,17 +472,18 @@ def _array(file: File, handle: Any, name: str) -> Array:
     dataset = opened(file, handle, name)
     owner, last = _owner(file, handle, name)
     header, later = owner.links.get_info(last.encode()).u, not file.path.is_local
-    dtype, shape, where, _, _ = storage_of(file, dataset, name=name, ranks=ARRAYS, header=header, later=later)
-    if math.prod(shape[1:]) * dtype.itemsize > LARGEST_CHUNK:
+    shape, table, _, _ = storage_of(file, dataset, name=name, ranks=ARRAYS, header=header, later=later)
+    row = math.prod(shape[1:]) * table.dtype.itemsize
+    if row > LARGEST_CHUNK:
         raise UnsafeError(
             file.path,
             f"a row of '{name}' is too large to read",
             expected=f"at most {LARGEST_CHUNK:,} bytes",
-            found=f"{math.prod(shape[1:]) * dtype.itemsize:,}",
+            found=f"{row:,}",
         )
-    check_chunks(file, where, shape)
-    table = Table(file, box_of(shape), dtype, where, name)
-    return Array(name, shape, table, where if isinstance(where, int) else None)
+    if isinstance(table.map, Places):
+        table.map.check()
+    return Array(name, shape, table)
 
 
 def dtype_of(file: File, kind: Any, name: str = "data") -> np.dtype[np.integer[Any]]:
@@ -534,13 +526,6 @@ def shape_of(file: File, dataset: Any, name: str = "data", ranks: Sequence[int] 
             remedy="Samples are [samples, 3, tokens]: input_ids, mask, labels" if samples else None,
         )
     return shape
-
-
-def box_of(lengths: tuple[int, ...]) -> tuple[int, int, int]:
-    """Return lengths of rank 3, 2 or 1 as [rows, fields, width]."""
-    if len(lengths) == 2:
-        return lengths[0], 1, lengths[1]
-    return (lengths[0], lengths[1], lengths[2]) if len(lengths) == 3 else (lengths[0], 1, 1)
 
 
 def filters_of(file: File, properties: Any, itemsize: int, dataset: str = "data") -> tuple[int, ...]:
