@@ -48,7 +48,7 @@ def pages() -> list[CommandPage]:
 
 
 def _page(command: click.Command, context: click.Context) -> CommandPage:
-    summary, *rest = inspect.cleandoc(command.help or "").split("\n\n")
+    summary, *rest = inspect.cleandoc((command.help or "").replace("\f", "")).split("\n\n")
     options: dict[str, list[tuple[str, str]]] = {}
     for param in command.get_params(context):
         is_help = "--help" in param.opts  # click keeps the option of the first call, whose names may be others

@@ -233,7 +233,8 @@ def test_examples_of_the_help_run(tmp_path, monkeypatch):
     write_sample(tmp_path / "sample")
     monkeypatch.chdir(tmp_path / "sample")
     out = run("--help")[1]
-    examples = [line.strip().split()[2:] for line in out.split("Examples:")[1].splitlines() if line.strip()]
+    listed = out.split("Examples:")[1].split("Options:")[0].splitlines()
+    examples = [line.strip().split()[2:] for line in listed if line.strip()]
     assert len(examples) == 4
     for words in examples:
         assert run(*words)[0] in (0, 1)

@@ -27,6 +27,7 @@ INFO = (
 LINES = {
     **{f"help of {name}": f"{name} --help" for name in sorted(COMMANDS)},
     "help": "--help",
+    "all help of convert": "convert --help-all",
     "formats": "formats",
     **{f"formats {name}": f"formats {name}" for name in ("modalities", "hdf5", "parquet", "jsonl", "flat-tokens")},
     "formats json": "formats --json",

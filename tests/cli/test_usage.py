@@ -10,6 +10,7 @@ from commands import run
 
 import tokfmt
 from tokfmt.cli.main import COMMANDS, cli
+from tokfmt.core.losses import LOSSES
 
 PACK = "fixtures/modalities/D_2byte_gpt2.pbin"
 
@@ -93,14 +94,20 @@ def has_allow_loss(name):
     return any("--allow-loss" in param.opts for param in command.params)
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if has_allow_loss(name)])
-def test_the_help_lists_every_word_of_allow_loss(name):
-    """The words are those of the message about an unknown one."""
-    out = run(name, "--help", check=0).stdout
-    assert re.search(r"--allow-loss NAME +Loss to accept", out)
-    said = out.partition("\nLosses that --allow-loss accepts, and check --explain explains:\n")[2].partition("\n\n")[0]
-    refused = CliRunner().invoke(cli, ["stats", PACK, "--allow-loss", "gap"]).exception
-    assert f"is not one of {' '.join(said.split())}. Did you mean gaps" in str(refused)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_fits_a_screen_and_all_of_it_has_every_option(name):
+    short, every = (run(name, option, check=0).stdout for option in ("--help", "--help-all"))
+    assert short.count("\n") <= 50 and "--help-all" in short
+    command = import_module(COMMANDS[name][0]).command
+    for param in command.params:
+        for option in param.opts if param.param_type_name == "option" else ():
+            assert option in every
+    assert ("--allow-loss" in every) == has_allow_loss(name)
+
+
+def test_the_losses_are_those_of_the_message():
+    refused = str(CliRunner().invoke(cli, ["stats", PACK, "--allow-loss", "gap"]).exception)
+    assert all(word in refused for word in LOSSES)
 
 
 def test_no_format_of_tokfmt_has_losses_of_its_own():

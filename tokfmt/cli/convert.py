@@ -26,6 +26,7 @@ from tokfmt.cli.parameters import (
     WrittenEos,
     common,
     examples,
+    rare,
     reading,
     running,
     tokenizer,
@@ -44,11 +45,14 @@ _EPILOG = examples(
 )
 
 
-@click.command("convert", cls=Command, epilog=_EPILOG, no_args_is_help=True)
+_OFTEN = ("--eos", "--split", "--text-field", "--recursive", "--allow-loss", "--jobs", "--resume", "--json", "--quiet")
+
+
+@click.command("convert", cls=Command, epilog=_EPILOG, no_args_is_help=True, often=_OFTEN)
 @click.argument("sources", nargs=-1, type=PLACE, metavar="SRC...")
 @click.argument("destination", type=PLACE, metavar="DST")
 @click.option(
-    "--to", "to_format", type=FORMAT, metavar="FORMAT", help="Destination format (default: from the name of DST)."
+    "--to", "to_format", type=FORMAT, metavar="FORMAT", help="Destination format (default: by the name of DST)."
 )
 @click.option(
     "--to-opt",
@@ -56,57 +60,46 @@ _EPILOG = examples(
     multiple=True,
     type=WRITE_OPTION,
     metavar="KEY=VALUE",
-    help="Option of the destination format; tokfmt formats NAME lists them.",
+    help="Option of that format: tokfmt formats NAME.",
 )
 @click.option(
     "--to-eos",
     type=WrittenEos(0),
-    help="Separator ID to write, none, or as-stored, which adds none (default: that of SRC).",
+    metavar="ID",
+    help="Separator to write: an ID, none, or as-stored.",
 )
-@click.option(
+@rare(
     "--to-bos",
     type=Eos(0),
-    help="Lead ID to write in front of each sequence, or none (default: as in SRC, if DST has an index).",
+    metavar="ID",
+    help="Lead to write in front of each sequence: an ID, or none (default: as in SRC, if DST has an index).",
 )
 @reading
-@tokenizer(
-    "Tokenizer that encodes text, and decodes IDs for jsonl. Other IDs are copied: its end of text can be their "
-    "separator, and IDs that it lacks are refused."
-)
-@click.option(
-    "--from-tokenizer",
-    metavar="NAME|DIR|FILE",
-    help="Tokenizer that made the IDs of SRC: decode them, and encode them again with --tokenizer.",
-)
-@click.option(
+@tokenizer("Encodes text; decodes IDs for jsonl; copies other IDs.")
+@click.option("--from-tokenizer", type=PLACE, metavar="NAME", help="Made the IDs of SRC, which are encoded again.")
+@rare(
     "--special-tokens",
     type=Words(["text", "parse"]),
     default="text",
     help="Read special tokens in text as plain text, or parse them (default: text).",
 )
-@click.option(
+@rare(
     "--engine",
     type=Words(["auto", "fastokens", "tokenizers"]),
     default="auto",
     help="Library that encodes text; both give the same IDs (default: auto).",
 )
-@click.option(
-    "--seq-len", type=Count(1), help="Tokens per sample, for formats with samples: 2048 or 2Ki (2k is 2,000)."
-)
-@click.option(
-    "--select", metavar="SEL", help="Convert only these sequences: 0:140, or 3,17, len>=50, text:words, as in show."
-)
-@click.option(
-    "--shuffle", type=Count(maximum=None), metavar="SEED", help="Shuffle all sequences, in an order that SEED decides."
-)
-@click.option("--seed", type=Count(maximum=None), help="Seed of --split NAME=SHARE,... (default: 0).")
-@click.option(
+@click.option("--seq-len", type=Count(1), metavar="N", help="Tokens per sample, for formats with samples.")
+@click.option("--select", metavar="SEL", help="Only these: 0:140, 3,17, len>=50, text:words.")
+@click.option("--shuffle", type=Count(maximum=None), metavar="SEED", help="Shuffle all sequences by a seed.")
+@rare("--seed", type=Count(maximum=None), help="Seed of --split NAME=SHARE,... (default: 0).")
+@rare(
     "--split-by",
     type=Words(["number", "content"]),
     help="Draw the split for the number of a sequence, or for its content, so that equal sequences are in the same "
     "split (default: number).",
 )
-@workers(", which does not change the output")
+@workers()
 @running(
     "--executor",
     type=ExecutorName(["auto", "threads", "processes", "serial", "dask"]),
@@ -114,27 +107,28 @@ _EPILOG = examples(
     help="Pool that runs the tasks; auto is processes for much text or many HDF5 samples, else threads; "
     "dask:ADDRESS is a cluster (default: auto).",
 )
-@running("--resume", is_flag=True, help="Continue what an interrupted --resume left, or start over.")
+@running("--resume", is_flag=True, help="Continue what an interrupted --resume left.")
 @running("--task", type=TaskNumber(), help="Run only task I of N (0 <= I < N); other runs do the rest.")
 @running("--finish", is_flag=True, help="Publish DST once all tasks are done; takes no SRC.")
 @running("--status", is_flag=True, help="With --finish: list tasks that are done, running or missing.")
-@click.option("--rejects", type=PLACE, metavar="FILE.jsonl", help="Write what a recipe or --select QUERY leaves out.")
-@click.option("--ledger", is_flag=True, help="Write DST.ledger: the origin of each sequence.")
+@click.option("--rejects", type=PLACE, metavar="FILE", help="List what a recipe or a --select leaves out.")
+@rare("--ledger", is_flag=True, help="Write DST.ledger: the origin of each sequence.")
 @click.option("--overwrite", is_flag=True, help="Replace DST once the new one is complete.")
 @running("--spool", type=PLACE, metavar="DIR", help="Where a DST in a store is built (default: $TMPDIR).")
-@click.option("--verify", is_flag=True, help="Compare the result with the source before DST appears.")
+@click.option("--verify", is_flag=True, help="Compare DST with SRC before it appears.")
 @click.option("--dry-run", is_flag=True, help="Print the plan; write nothing.")
 @click.option("--allow-partial", is_flag=True, help="Save the complete sequences of a damaged SRC.")
-@click.option("--no-manifest", is_flag=True, help="Do not write DST.tokfmt.json.")
+@rare("--no-manifest", is_flag=True, help="Do not write DST.tokfmt.json.")
 @common
 @click.pass_context
 def command(context: click.Context, /, sources: tuple[str, ...], destination: str, **given: Any) -> None:
     """Convert any format to any format.
 
-    The format of a SRC is detected from its content. That of DST follows from its name. Several sources are joined in
-    order. A quoted pattern ('part-*.jsonl') means the files that it matches, part-2 before part-10.
+    The format of a SRC is detected from its content, that of DST follows from its name. Several sources are joined in
+    order. DST is complete, or not written. Nothing is lost, repeated or changed unless --allow-loss accepts it.
+    \f
 
-    DST is complete, or not written. Nothing is lost, repeated or changed unless --allow-loss accepts it.
+    A quoted pattern ('part-*.jsonl') means the files that it matches, part-2 before part-10.
 
     A SRC of - is JSON Lines from stdin. A DST of - is stdout, as jsonl or as the blocks of --to stage1. Both go through
     $TMPDIR.

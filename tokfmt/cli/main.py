@@ -46,12 +46,13 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "diff": ("tokfmt.cli.diff", "Compare two datasets, sequence by sequence."),
     "show": ("tokfmt.cli.show", "Print sequences as text or token IDs."),
     "recipe": ("tokfmt.cli.recipe", "Write a recipe that mixes datasets, or explain one."),
-    "index": ("tokfmt.cli.index", "Write the raw index of a JSON Lines file."),
     "formats": ("tokfmt.cli.formats", "List the formats, or the options and bytes of one."),
-    "schema": ("tokfmt.cli.schema", "List the JSON schemas of --json, or print one."),
     "demo": ("tokfmt.cli.demo", "Write a sample to try the commands on."),
+    "index": ("tokfmt.cli.index", "Write the raw index of a JSON Lines file."),
+    "schema": ("tokfmt.cli.schema", "List the JSON schemas of --json, or print one."),
     "completion": ("tokfmt.cli.completion", "Print the completion script of a shell."),
 }
+_MORE = 3  # the last ones, which few people use
 
 
 _VERDICTS = ("check", "stats", "diff")
@@ -102,8 +103,10 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+        listed = [(name, text) for name, (_, text) in COMMANDS.items()]
+        for title, commands in (("Commands", listed[:-_MORE]), ("More commands", listed[-_MORE:])):
+            with formatter.section(title):
+                formatter.write_dl(commands)
 
 
 @click.group(

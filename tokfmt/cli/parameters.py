@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -34,9 +35,17 @@ class Grouped(click.Option):
 
 
 class Command(click.Command):
-    """A command whose help lists its own options first, then those of each group."""
+    """A command whose help begins with its examples, and lists its own options and those that it names as `often` used.
+
+    `--help-all` prints all of its text, which `\\f` divides, and all options, by group.
+    """
 
     allow_extra_args = True  # so that `parse_args` can word the error; click's has no remedy
+
+    def __init__(self, *words: Any, often: Sequence[str] = (), **how: Any) -> None:
+        super().__init__(*words, **how)
+        self.often = frozenset(often)
+        self.params.append(_every_option())
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments, and refuse those that the command does not take."""
@@ -49,22 +58,50 @@ class Command(click.Command):
             raise click.UsageError(surplus(ctx, str(rest[0]).strip()), ctx)
         return rest
 
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the usage, the text, the examples and the options."""
+        self.format_usage(ctx, formatter)
+        self.format_help_text(ctx, formatter)
+        self.format_epilog(ctx, formatter)
+        self.format_options(ctx, formatter)
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the text, without --help-all up to its `\\f`."""
+        text, _, rest = inspect.cleandoc(self.help or "").partition("\f")
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(text + rest if ctx.meta.get(_ALL) else text.rstrip())
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write a section for each group."""
+        """Write the options that are often used, or a section for each group."""
         groups: dict[str, list[tuple[str, str]]] = {"": []}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
-            if record is not None and isinstance(param, click.Option):
-                name = "Output" if "--help" in param.opts else getattr(param, "group", "")
-                groups.setdefault(name, []).append(record)
-        for name, records in groups.items():
-            if not records:
+            if record is None or not isinstance(param, click.Option):
                 continue
-            with formatter.section(f"{name} options" if name else "Options"):
-                formatter.write_dl(records)
-        if any("--allow-loss" in param.opts for param in self.get_params(ctx)):
-            with formatter.section("Losses that --allow-loss accepts, and check --explain explains"):
-                formatter.write(_listed((*LOSSES,), formatter.width))
+            name = "Output" if "--help" in param.opts else getattr(param, "group", "")
+            if ctx.meta.get(_ALL) or not name or not self.often.isdisjoint(param.opts):
+                groups.setdefault(name if ctx.meta.get(_ALL) else "", []).append(record)
+        for name, records in groups.items():
+            if records:
+                with formatter.section(f"{name} options" if name else "Options"):
+                    formatter.write_dl(records)
+
+
+_ALL = "tokfmt.all_options"
+
+
+def _every_option() -> click.Option:
+    """Return the option --help-all."""
+
+    def printed(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+        if value and not context.resilient_parsing:
+            context.meta[_ALL] = True
+            click.echo(context.get_help(), color=context.color)
+            context.exit()
+
+    words = "Show all options."
+    return click.Option(["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=printed, help=words)
 
 
 class Count(click.ParamType[Any]):
@@ -147,19 +184,8 @@ class Known(click.ParamType[str]):
 
 
 def allow_loss(text: str, group: str = "") -> Callable[[F], F]:
-    """Return the option --allow-loss; the help of its command lists the accepted words below the options."""
+    """Return the option --allow-loss."""
     return click.option("--allow-loss", cls=Grouped, group=group, multiple=True, type=LOSS, metavar="NAME", help=text)
-
-
-def _listed(words: Sequence[str], width: int) -> str:
-    """Return indented lines of words, none of which is broken at a hyphen, as click would."""
-    import textwrap
-
-    indent = "  "
-    return (
-        textwrap.fill(", ".join(words), width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
-        + "\n"
-    )
 
 
 def _formats(ctx: click.Context) -> Iterable[str]:
@@ -217,6 +243,7 @@ PLACE = click.Path(readable=False)  # an unreadable path is an error of reading 
 """A file or a directory, which shells complete. The command checks that it exists."""
 
 
+rare = partial(click.option, cls=Grouped, group="More")
 running = partial(click.option, cls=Grouped, group="Running")
 source = partial(click.option, cls=Grouped, group="Reading")
 output = partial(click.option, cls=Grouped, group="Output")
@@ -224,13 +251,13 @@ output = partial(click.option, cls=Grouped, group="Output")
 
 def workers(text: str = "") -> Callable[[F], F]:
     """Return the option --jobs; `text` adds a clause to its help."""
-    words = f"Number of workers{text} (default: one per available core)."
+    words = f"Number of workers{text} (default: one per core)."
     return running("-j", "--jobs", type=Count(1, 1024), metavar="N", help=words)
 
 
 def tokenizer(text: str) -> Callable[[F], F]:
     """Return the option --tokenizer with its help."""
-    return click.option("--tokenizer", type=PLACE, metavar="NAME|DIR|FILE", help=text)
+    return click.option("--tokenizer", type=PLACE, metavar="NAME", help=text)
 
 
 class TaskNumber(click.ParamType[Any]):
@@ -273,7 +300,7 @@ def common(function: F) -> F:
         ),
         output("--debug", is_flag=True, help="Show the traceback of an error."),
         output("-q", "--quiet", is_flag=True, help="Print no progress and no notes."),
-        output("--json", "as_json", is_flag=True, help="Print one JSON document on stdout, also for an error."),
+        output("--json", "as_json", is_flag=True, help="Print one JSON document, also for an error."),
     ):
         function = option(function)
     return function
@@ -306,26 +333,31 @@ def reading(function: F) -> F:
     for option in (
         source("--ignore-manifest", is_flag=True, help="Ignore a manifest that contradicts its dataset."),
         source("--recursive", is_flag=True, help="Read subdirectories too."),
-        allow_loss("Loss to accept, of those below; repeatable.", group="Reading"),
+        allow_loss(
+            "Loss to accept, by the name in its error; repeatable. tokfmt check --explain all lists them.",
+            group="Reading",
+        ),
         source(
             "--text-field",
             metavar="PATH",
-            help="Field of the text in a record, as a dotted path (default: text).",
+            help="Field of the text, such as text or meta.text.",
         ),
         source(
             "--split",
             metavar="NAME",
-            help="Split to read; with convert, NAME=99%,... or NAME=rest,NAME=500 are splits to write.",
+            help="Split to read; convert writes NAME=SHARE,...",
         ),
         source(
             "--bos",
             type=Eos(0),
-            help="Lead ID of the source, which is no content where a sequence begins, or none.",
+            metavar="ID",
+            help="Lead of the source, no content where a sequence begins: an ID, or none.",
         ),
         source(
             "--eos",
             type=Eos(0),
-            help="Separator ID of the source, or none (default: from source or tokenizer, or inferred).",
+            metavar="ID",
+            help="Separator of the source: an ID, or none.",
         ),
         source(
             "--from-opt",
@@ -333,7 +365,7 @@ def reading(function: F) -> F:
             multiple=True,
             type=READ_OPTION,
             metavar="KEY=VALUE",
-            help="Option of the source format; tokfmt formats NAME lists them.",
+            help="Option of the source format: tokfmt formats NAME.",
         ),
         source(
             "--from",

@@ -73,7 +73,7 @@ _WRITTEN = (
     type=Words(["train", "valid", "test"]),
     help="Split of a blend list of Megatron-LM with splits (default: train).",
 )
-@allow_loss("Loss to accept with --explain, of those below; repeatable.")
+@allow_loss("Loss to accept with --explain, by the name in its error; repeatable.")
 @stores
 @common
 def command(
