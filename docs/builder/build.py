@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from builder.generate import write_pages
 
@@ -39,6 +41,16 @@ def unbroken(html: str) -> str:
     return "".join(parts)
 
 
+def guides_first(index: dict[str, Any]) -> dict[str, Any]:
+    """Return an index of the search that finds findings by their codes and titles alone, and no changes.
+
+    There are more of both than of all other sections, which they would hide.
+    """
+    kept = [one for one in index["items"] if not one["location"].startswith("changelog.html")]
+    brief = [{**one, "text": ""} if one["location"].startswith("findings.html") else one for one in kept]
+    return {**index, "items": brief}
+
+
 def main() -> int:
     """Write the pages, build them, and print what the builder reports if it reports a problem."""
     programs, home, *rest = sys.argv[1:]
@@ -59,6 +71,9 @@ def main() -> int:
     if done.returncode or wrong:
         print(told)
         return 1
+    index = Path(home) / "html" / "search.json"
+    if index.exists():  # MkDocs has another
+        index.write_text(json.dumps(guides_first(json.loads(index.read_text()))))
     made = list((Path(home) / "html").rglob("*.html"))
     for page in made:
         page.write_text(unbroken(page.read_text()))

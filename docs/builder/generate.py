@@ -47,6 +47,7 @@ COPIED = {
 
 GUIDES = (
     "ten-tasks",
+    "questions",
     "inspect",
     "screens",
     "convert",

@@ -25,7 +25,7 @@ from rich.cells import cell_len
 
 ROOT = Path(__file__).resolve().parents[2]
 PICTURES = ROOT / "docs" / "pictures"
-SIZES = ("80x24", "120x36")
+SIZES = ("120x36",)
 _CELL = 12.2  # width of a character in the pictures of Rich
 _TOKENIZER = ("--tokenizer", "sample/tokenizer")
 
@@ -52,20 +52,10 @@ class Screen:
 _PACK = ("corpus.pbin", *_TOKENIZER)
 SCREENS = (
     Screen("sequences", _PACK, "down down down enter right right right right"),
-    Screen("find", _PACK, "slash w h a l e enter n"),
-    Screen("filter", _PACK, "f l e n greater_than_sign 2 0 0 enter down"),
-    Screen("question", _PACK, "g"),
-    Screen("bytes", _PACK, "down down down enter right right right x"),
-    Screen("file", ("sample/merged.pbin",), "4 down down down right home down"),
-    Screen("problems", ("sample/merged.pbin",), "3"),
     Screen("overview", _PACK, "2"),
-    Screen("tokens", _PACK, "2 tab z"),
-    Screen("sample", ("mix.toml", *_TOKENIZER), "g 1 enter"),
+    Screen("problems", ("sample/merged.pbin",), "3"),
     Screen("packing", ("packed.toml", *_TOKENIZER), "g 1 3 enter"),
-    Screen("fill", ("padded.toml", *_TOKENIZER), "2"),
     Screen("catalog", ("sample",)),
-    Screen("help", _PACK, "question_mark"),
-    Screen("palette", _PACK, "ctrl+p"),
 )
 
 

@@ -166,3 +166,26 @@ def test_search_finds_a_finding_and_an_option(browser):
             )
             found.wait_for(timeout=20_000)
         context.close()
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("retokenize", "convert.html"), ("merge", "convert.html"), ("loss spike", "train.html"), ("jax", "python.html"),
+        ("plot lengths", "inspect.html"), ("split train valid test", "convert.html"), ("nothing lost", "questions.html"),
+    ],
+)  # fmt: skip
+def test_search_finds_guides_first(browser, words, page):
+    with served() as address:
+        context = browser.new_context(viewport={"width": 1280, "height": 844})
+        view = context.new_page()
+        view.goto(f"{address}/index.html", wait_until="networkidle")
+        view.keyboard.press("/")
+        view.keyboard.type(words)
+        found = view.locator("a[href*='?h=']")
+        found.first.wait_for(timeout=20_000)
+        view.wait_for_timeout(500)
+        first = [link.get_attribute("href") for link in found.all()[:3]]
+        assert any(page in one for one in first), first
+        context.close()
