@@ -32,6 +32,7 @@ RESULTS = {
     "Preview": "tokfmt/commands/show/show.py",
     "Shown": "tokfmt/commands/show/show.py",
     "Ragged": "tokfmt/core/ragged.py",
+    "Facts": "tokfmt/core/reader.py",
     "Info": "tokfmt/core/reader.py",
 }
 """Classes of results, of which the attributes are listed."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.findings import Problem, fatal
 from tokfmt.core.ragged import Offsets
-from tokfmt.core.reader import U8, U16, U32, U64, Damage, Inner, Separators
+from tokfmt.core.reader import U8, U16, U32, U64, Damage, Facts
 from tokfmt.errors import CorruptError, FormatError, TokfmtError, TruncatedError, UnsafeError
 from tokfmt.files.fields import Field, Fields, Section
 from tokfmt.files.file import File, open_file
@@ -263,24 +263,19 @@ class Entries(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FileLayout:
-    """The layout of a dataset's files, found without a read of its tokens.
+class FileLayout(Facts):
+    """The layout of a dataset's files, found without a read of its tokens; `Facts` has more, which become the `Info`.
 
     Attributes:
         extents: The stored token axis, in order.
         rows: For each file its rows, `formats.row_reader.StoredRows`, if columns are beside their IDs. The rule of
             `model.rows` then makes sequences of them, and `extents` are their IDs.
         masks: For each extent its loss mask, one byte per token: 1 counts as a target, 0 does not. () if there is none.
-        starts: Offsets int64[sequences + 1] on the token axis, non-decreasing, from 0 to the end; None for one stream.
+        starts: Offsets int64[sequences + 1] on the token axis, non-decreasing, from 0 to the end; None for one stream,
+            and for rows of `sample_length` tokens.
         entries: Used instead of `starts` for one file whose offsets are read on request.
-        sample_length: Tokens per row, if the dataset is read as rows of one length; `starts` is then None.
-        separators: Positions of separators on the axis. A stream needs one of the `alone` values.
-        eos_id: The separator, if the dataset or a convention of the format states it.
-        eos_from: The origin of `eos_id`, in words.
         problems: In the order in which they were found.
         sections: The bytes other than tokens, for `--raw`. The tokens get their own section.
-        inferred, notes, pad_id, split, other_splits, loss_masks, inner, extras, damage, beginning_of, tokenizers: As in
-            `Info`.
     """
 
     extents: Sequence[Extent]
@@ -288,23 +283,8 @@ class FileLayout:
     masks: Sequence[Extent] = ()
     starts: Offsets | None = None
     entries: Entries | None = None
-    sample_length: int | None = None
-    separators: Separators = Separators.NONE
-    eos_id: int | None = None
-    eos_from: str = ""
     problems: Sequence[Problem] = ()
     sections: Sequence[Section] = ()
-    inferred: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    pad_id: int | None = None
-    split: str | None = None
-    other_splits: tuple[str, ...] = ()
-    loss_masks: str = ""
-    inner: tuple[Inner, ...] = ()
-    extras: Mapping[str, object] = field(default_factory=dict)
-    damage: tuple[Damage, ...] = ()
-    beginning_of: int | None = None
-    tokenizers: tuple[str, ...] = ()
 
 
 def certain(file_layout: FileLayout) -> FileLayout:

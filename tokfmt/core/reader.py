@@ -84,9 +84,77 @@ class Inner(NamedTuple):
     documents: int  # which are the sequences of the reader
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Facts:
+    """Facts that a dataset states, or that show without a read of its content; an index, a table and text have them.
+
+    Attributes:
+        sample_length: Tokens per row, for samples.
+        separators: Positions of separators on this axis.
+        eos_id: Token ID of the separator, if the dataset itself states it.
+        eos_from: The origin of `eos_id`, in words ("format convention", "data_params.json", ...).
+        inferred: Inferred facts, one sentence each, with the option that overrides the fact.
+        notes: Defects that do not change a token, one sentence each.
+        pad_id: Token ID of the padding of samples, if the dataset or its format states it.
+        split: The split that is read; the read option `split` selects it. None: the dataset has no splits.
+        other_splits: The other splits.
+        loss_masks: Description of loss masks beside the tokens, which few formats can store; "" without any.
+        inner: For each index whose documents hold several sequences, such as sentences: where it states them.
+        fields: Names of the columns of a table, those that are not read too, or in the first record of records.
+        extras: Facts specific to the format (variant, byte order, width ...), for display.
+        damage: The parts that `Hints.allow_partial` left out.
+        lost: The parts that are left out because the user accepted their loss (`Hints.allow_loss`).
+        beginning_of: If the axis holds only the first `Hints.max_sequences` sequences, the number of stored tokens of
+            the dataset, if it states that number.
+        tokenizers: The names of the tokenizers that the metadata of its files state, each once.
+        made_by: Of a recipe, which has no manifest: the tokenizer that is known to make or to have made all its IDs, as
+            manifests describe it; None if unknown.
+    """
+
+    sample_length: int | None = None
+    separators: Separators = Separators.NONE
+    eos_id: int | None = None
+    eos_from: str = ""
+    inferred: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    pad_id: int | None = None
+    split: str | None = None
+    other_splits: tuple[str, ...] = ()
+    loss_masks: str = ""
+    inner: tuple[Inner, ...] = ()
+    fields: tuple[str, ...] = ()
+    extras: Mapping[str, object] = field(default_factory=dict)
+    damage: tuple[Damage, ...] = ()
+    lost: tuple[Loss, ...] = ()
+    beginning_of: int | None = None
+    tokenizers: tuple[str, ...] = ()
+    made_by: Mapping[str, Any] | None = None
+
+    def copied(self) -> dict[str, Any]:
+        """Return these facts by name, for another object with them."""
+        return {name: getattr(self, name) for name in Facts.__dataclass_fields__}
+
+    @property
+    def facts(self) -> Mapping[str, object]:
+        """The facts apart from counts, for display and JSON; masks only if nothing has to be read to count them."""
+        return {
+            **({"split": self.split, "other_splits": self.other_splits} if self.split is not None else {}),
+            **self._own,
+            **({"loss_masks": self.loss_masks.removeprefix("loss masks ")} if self.loss_masks else {}),
+            **({"tokenizer": ", ".join(self.tokenizers)} if self.tokenizers else {}),
+            **self.extras,
+            **({"index_sequences": sum(one.sequences for one in self.inner)} if self.inner else {}),
+            **({"pad_id": self.pad_id} if self.pad_id is not None else {}),
+        }
+
+    @property
+    def _own(self) -> Mapping[str, object]:
+        return {}
+
+
 @dataclass(frozen=True, slots=True)
-class Info:
-    """Facts about a dataset that are known without a read of its tokens.
+class Info(Facts):
+    """Facts about a dataset that are known without a read of its tokens; `Facts` has more.
 
     Attributes:
         layout: Layout of the rows.
@@ -94,33 +162,14 @@ class Info:
         sequences: Number of sequences (rows for samples, 1 or 0 for a stream).
         tokens: Length of the token axis.
         max_id: Largest token ID, if the file states it or a scan found it; it may be the separator. None: unknown.
-        sample_length: Tokens per row, for samples.
-        separators: Positions of separators on this axis.
-        eos_id: Token ID of the separator, if the dataset itself states it.
-        eos_from: The origin of `eos_id`, in words ("format convention", "data_params.json", ...).
         free_of: An ID that no sequence contains by construction: the separator at which the stream was split.
-        inferred: Inferred facts, one sentence each, with the option that overrides the fact.
-        notes: Defects that do not change a token, one sentence each.
-        pad_id: Token ID of the padding of samples, if the dataset or its format states it.
-        split: The split that is read; the read option `split` selects it. None: the dataset has no splits.
-        other_splits: The other splits.
         odd: The number of samples with a loss mask or labels other than those of plain text, such as a masked prompt,
             and the number of the first of them, -1 without one; or what counts them. None: they are stored without.
-        loss_masks: Description of loss masks beside the tokens, which few formats can store; "" without any.
         segmented: Rows hold several documents, and the dataset states where each begins, without separators.
         columns: What the columns beside token IDs state, in the numbers of `model.rows.RowFacts`.
         unmasked: Rows have marks only because they are segmented: nothing states which of their tokens count.
-        inner: For each index whose documents hold several sequences, such as sentences: where it states them.
-        fields: Names of the columns of a table, those that are not read too; empty for other datasets.
-        extras: Facts specific to the format (variant, byte order, width ...), for display.
-        damage: The parts that `Hints.allow_partial` left out.
-        lost: The parts that are left out because the user accepted their loss (`Hints.allow_loss`).
         beginning: The axis holds only the first `Hints.max_sequences` sequences of the dataset.
-        beginning_of: Of such an axis, the number of stored tokens of the dataset, if it states that number.
         length_given: The read option `seq_len` gives `sample_length`, as the dataset does not state it.
-        tokenizers: The names of the tokenizers that the metadata of its files state, each once.
-        made_by: Of a recipe, which has no manifest: the tokenizer that is known to make or to have made all its IDs, as
-            manifests describe it; None if unknown.
     """
 
     is_text: ClassVar[bool] = False
@@ -129,31 +178,13 @@ class Info:
     sequences: int
     tokens: int
     max_id: int | None = None
-    sample_length: int | None = None
-    separators: Separators = Separators.NONE
-    eos_id: int | None = None
-    eos_from: str = ""
     free_of: int | None = None
-    inferred: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    pad_id: int | None = None
-    split: str | None = None
-    other_splits: tuple[str, ...] = ()
     odd: tuple[int, int] | Callable[[], tuple[int, int]] | None = field(default=None, repr=False)
-    loss_masks: str = ""
     segmented: bool = False
     columns: Mapping[str, int] = field(default_factory=dict)
     unmasked: bool = False
-    inner: tuple[Inner, ...] = ()
-    fields: tuple[str, ...] = ()
-    extras: Mapping[str, object] = field(default_factory=dict)
-    damage: tuple[Damage, ...] = ()
-    lost: tuple[Loss, ...] = ()
     beginning: bool = False
-    beginning_of: int | None = None
     length_given: bool = False
-    tokenizers: tuple[str, ...] = ()
-    made_by: Mapping[str, Any] | None = None
 
     @property
     def is_samples(self) -> bool:
@@ -181,17 +212,8 @@ class Info:
         return (None, -1) if self.odd is None else self.odd() if callable(self.odd) else self.odd
 
     @property
-    def facts(self) -> Mapping[str, object]:
-        """The facts apart from counts, for display and JSON; masks only if nothing has to be read to count them."""
-        return {
-            **({"split": self.split, "other_splits": self.other_splits} if self.split is not None else {}),
-            **({} if callable(self.odd) else self.masks),
-            **({"loss_masks": self.loss_masks.removeprefix("loss masks ")} if self.loss_masks else {}),
-            **({"tokenizer": ", ".join(self.tokenizers)} if self.tokenizers else {}),
-            **self.extras,
-            **({"index_sequences": sum(one.sequences for one in self.inner)} if self.inner else {}),
-            **({"pad_id": self.pad_id} if self.pad_id is not None else {}),
-        }
+    def _own(self) -> Mapping[str, object]:
+        return {} if callable(self.odd) else self.masks
 
 
 class ByteOffset(NamedTuple):

@@ -7,7 +7,6 @@ shards, which are token readers.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -20,8 +19,8 @@ from numpy.typing import NDArray
 
 from tokfmt.core.chats import Pairs, pair_text
 from tokfmt.core.ragged import Offsets, Ragged
-from tokfmt.core.reader import ByteOffset, Damage, Inner
-from tokfmt.errors import Loss, TokfmtError
+from tokfmt.core.reader import ByteOffset, Damage, Facts
+from tokfmt.errors import TokfmtError
 from tokfmt.files.place import Place
 
 
@@ -107,12 +106,10 @@ class RecordBatch(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class RecordInfo:
-    """Facts about a dataset of records."""
+class RecordInfo(Facts):
+    """Facts about a dataset of records; `Facts` has more."""
 
     is_samples: ClassVar[bool] = False
-    inner: ClassVar[tuple[Inner, ...]] = ()
-    tokenizers: ClassVar[tuple[str, ...]] = ()
     kind: str  # "text" or "ids"
     size: int  # of all files in bytes
     records: int | None  # if an index or a scan gives it
@@ -120,23 +117,11 @@ class RecordInfo:
     # Each record is a line with a JSON object. A conversion to jsonl copies the line with all its fields
     # (`RecordReader.lines`). If False, jsonl gets what `texts` or `ids` return.
     json_lines: bool = False
-    inferred: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
     field: str = ""  # dotted path of the text or the IDs in a record
-    eos_id: int | None = None  # if the records state it
-    # description of loss masks or labels beside the IDs, which `ids` returns as marks, or of those of chats
-    loss_masks: str = ""
     # Records are chats, whose texts are those of `core.chats.chat_text`: "masked" if what the assistant says is to be
     # marked, "plain" if it is not; "" for other texts and for IDs.
     chats: Literal["", "masked", "plain"] = ""
     pairs: Pairs = ""  # of chats, what their prompts and completions are: those of text need no chat template
-    split: str | None = None
-    other_splits: tuple[str, ...] = ()
-    fields: tuple[str, ...] = ()  # names in the first record, or of the columns of a table; empty for other datasets
-    extras: Mapping[str, object] = dataclasses.field(default_factory=dict)
-    damage: tuple[Damage, ...] = ()
-    lost: tuple[Loss, ...] = ()
-    made_by: Mapping[str, Any] | None = None
 
     @property
     def is_text(self) -> bool:
@@ -149,10 +134,8 @@ class RecordInfo:
         return bool(self.chats) and self.pairs != "texts"
 
     @property
-    def facts(self) -> Mapping[str, object]:
-        splits = {"split": self.split, "other_splits": self.other_splits} if self.split is not None else {}
-        masks = {"loss_masks": self.loss_masks.removeprefix("loss masks ")} if self.loss_masks else {}
-        return {**splits, **masks, **self.extras, "field": self.field}
+    def _own(self) -> Mapping[str, object]:
+        return {"field": self.field}
 
 
 class Line(NamedTuple):

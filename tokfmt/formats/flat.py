@@ -260,22 +260,8 @@ class FlatReader(TokenReader):
             dtype=max((NATIVE[extent.dtype.itemsize] for extent in file_layout.extents), default=U16),
             sequences=rows if self._starts is None else len(self._starts) - 1,
             tokens=tokens,
-            sample_length=self._row,
-            separators=file_layout.separators,
-            eos_id=file_layout.eos_id,
-            eos_from=file_layout.eos_from,
-            inferred=file_layout.inferred,
-            notes=file_layout.notes,
-            pad_id=file_layout.pad_id,
-            split=file_layout.split,
-            other_splits=file_layout.other_splits,
-            loss_masks=file_layout.loss_masks,
-            inner=file_layout.inner,
-            extras=file_layout.extras,
-            damage=file_layout.damage,
             beginning=file_layout.beginning_of is not None,
-            beginning_of=file_layout.beginning_of,
-            tokenizers=file_layout.tokenizers,
+            **file_layout.copied(),
         )
 
     @property
