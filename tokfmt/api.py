@@ -52,6 +52,7 @@ def open(  # noqa: A001 - the verb that users expect
     options: Options = (),
     tokenizer: str | None = None,
     text_field: str | None = None,
+    split: str | None = None,
     allow_loss: Iterable[str] = (),
     ignore_manifest: bool = False,
     allow_partial: bool = False,
@@ -70,6 +71,7 @@ def open(  # noqa: A001 - the verb that users expect
             when it is read. `ds.info`, `ds.tokens` and `ds.offsets` need positions on the token axis, so they tokenize
             the whole text into a temporary directory.
         text_field: Dotted path of the text in JSON records.
+        split: Name of the split to read.
         allow_loss: Names of the losses that you accept, as for --allow-loss.
         ignore_manifest: Continue if the manifest of the dataset contradicts its files, as if it had no manifest.
         allow_partial: Read the sequences of a damaged dataset that are certain to be complete. `ds.notes` lists the
@@ -93,7 +95,7 @@ def open(  # noqa: A001 - the verb that users expect
         from tokfmt.source.stored import tokenizer_of
 
         request = SourceRequest.of(
-            path, format, eos, options, text_field, None, allow_loss, False, ignore_manifest, allow_partial, bos
+            path, format, eos, options, text_field, split, allow_loss, False, ignore_manifest, allow_partial, bos
         )
         wanted, handle = request.accepting(READS["open"]), tokenizer_of(tokenizer)
         source = open_dataset(wanted, Reading(handle, max_sequences=_KNOWN))

@@ -174,3 +174,11 @@ def test_splits_that_are_named_together_are_said(divided, tmp_path):
     said = run("convert", *names, tmp_path / "o.jsonl", "--eos", "none", is_merged=True, check=0)
     assert "several splits are read together" in said.stdout
     assert "5 sequences" in said.stdout
+
+
+def test_python_opens_a_split_by_its_name(tmp_path):
+    for name, ids in (("train", [1, 2]), ("valid", [3])):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps({"input_ids": ids}) + "\n")
+    for name, ids in (("train", [1, 2]), ("valid", [3])):
+        with tokfmt.open(tmp_path, split=name) as dataset:
+            assert [one.tolist() for one in dataset] == [ids]

@@ -196,7 +196,9 @@ class EvenTree:
 
 def samples_of_step(step: int, batch_size: int, rank: int = 0, world_size: int = 1, start: int = 0) -> range:
     """Return the samples that a rank takes at a step."""
-    if batch_size < 1 or world_size < 1 or batch_size % world_size:
+    if batch_size < 1 or world_size < 1:
+        raise ValueError(f"a batch of {batch_size:,} samples over {world_size:,} ranks: both are at least 1")
+    if batch_size % world_size:
         raise ValueError(
             f"a global batch of {batch_size:,} samples cannot be divided evenly among {world_size:,} ranks"
         )
