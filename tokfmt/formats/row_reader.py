@@ -12,7 +12,6 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.base.threads import in_threads
 from tokfmt.core.annotation import Extent, FileLayout
 from tokfmt.core.format import Hints
 from tokfmt.core.loss_mask import COUNTING, IGNORED, OTHER, PADDING, TARGET, other_label
@@ -252,8 +252,7 @@ class RowsReader(TokenReader):
                     return _scanned(group.divide())._replace(top=group.top, odd=None)
             return _scanned(group.decode())
 
-        with ThreadPoolExecutor(self._jobs or 4) as pool:
-            return list(pool.map(look, numbers))
+        return list(in_threads(look, numbers, self._jobs or 4))
 
     def odd(self) -> tuple[int, int]:
         """Return `Info.odd`. It decodes the rows that were not decoded when the reader was opened."""

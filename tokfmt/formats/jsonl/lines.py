@@ -14,9 +14,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +22,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.base.threads import in_threads
 from tokfmt.core.format import ZSTANDARD
 from tokfmt.core.output import concatenate, whole
 from tokfmt.core.ragged import true_at
@@ -305,14 +304,8 @@ def join(parts: Sequence[Path], destination: Path, jobs: int, *, keep: bool = Fa
         concatenate(parts, destination, keep=keep)
         return
     compress = _compressor(compression, destination)
-    waiting: deque[Future[bytes]] = deque()
-    with writing(destination), ThreadPoolExecutor(min(_THREADS, jobs)) as pool, whole(destination) as out:
-        for member in _members(parts, keep=keep):
-            waiting.append(pool.submit(compress, member))
-            if len(waiting) > 2 * _THREADS:
-                out.write(waiting.popleft().result())
-        for done in waiting:
-            out.write(done.result())
+    with writing(destination), whole(destination) as out:
+        out.writelines(in_threads(compress, _members(parts, keep=keep), min(_THREADS, jobs)))
 
 
 def _members(parts: Sequence[Path], *, keep: bool) -> Iterator[bytes]:
