@@ -93,7 +93,7 @@ class SamplesInspection(Inspection):
         opened, errors = [], []
         for path in self.files:
             try:
-                opened.append(open_hdf5(path, few=self.hints.few_sequences))
+                opened.append(open_hdf5(path, few=self.hints.few_sequences, opened=self.hints.opened))
             except FormatError as error:
                 errors.append(error)
                 if isinstance(error, UnreachableError):  # The others would take as long to fail.

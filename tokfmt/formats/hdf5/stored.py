@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 from tokfmt.errors import CorruptError, UnsupportedError
-from tokfmt.files.file import File
+from tokfmt.files.file import File, open_file
 from tokfmt.files.place import Place
 from tokfmt.formats.hdf5_arrays.container import (
     Attribute,
@@ -85,13 +85,13 @@ class Hdf5File:
         return known.get(self.shape[1], f"samples of {self.shape[1]:,} fields")
 
 
-def open_hdf5(path: Place, *, few: bool = False) -> Hdf5File:
+def open_hdf5(path: Place, *, few: bool = False, opened: Callable[[Place], File] = open_file) -> Hdf5File:
     """Open one file. With `few`, chunks are looked up when their rows are read, not all at once.
 
     Raises:
         FormatError: It is not a regular HDF5 file, or its dataset `data` is unsafe, damaged or of an unknown kind.
     """
-    return within(path, partial(_stored, few=few))
+    return within(path, partial(_stored, few=few), opened)
 
 
 def _stored(file: File, handle: Any, *, few: bool) -> Hdf5File:

@@ -107,9 +107,9 @@ class Storage(NamedTuple):
     filters: tuple[int, ...]
 
 
-def within(path: Place, look: Callable[[File, Any], R]) -> R:
+def within(path: Place, look: Callable[[File, Any], R], opened: Callable[[Place], File] = open_file) -> R:
     """Open a file with the library and return `look(file, handle)`; for errors see `open_hdf5`."""
-    file = open_file(path)
+    file = opened(path)
     check_superblock(file)
     with library_errors(path):
         handle = open_library(file)
