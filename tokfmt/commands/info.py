@@ -18,8 +18,10 @@ from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import Info, TokenReader, largest_id, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import CorruptError, TruncatedError
+from tokfmt.files.file import names_in
 from tokfmt.files.listing import Listing
 from tokfmt.files.place import LocalPlace
+from tokfmt.runs.frameworks import framework_of
 from tokfmt.source.content import Manifest
 from tokfmt.source.manifest import extent
 from tokfmt.source.open import counted, find_one, open_dataset
@@ -171,7 +173,8 @@ def _overview(datasets: Sequence[SourceFiles], request: SourceRequest, handle: T
         facts["text"] = shortened(str(words), _CHARACTERS)
     listed = "; tokfmt browse lists the datasets in a directory"
     facts["notes"] = tuple(
-        note + listed * (note.removeprefix("left out: ") in source.left_out) for note in facts["notes"]
+        note + listed * (note.removeprefix("left out: ") in source.left_out)
+        for note in (*facts["notes"], *_run_beside(source))
     )
     made, files = manifest.tokenizer, [file for one in datasets for file in one.files]
     return Overview(
@@ -187,6 +190,18 @@ def _overview(datasets: Sequence[SourceFiles], request: SourceRequest, handle: T
         manifest=_written(manifest),
         **facts,
     )
+
+
+def _run_beside(source: Source) -> list[str]:
+    """Return a note on the order files of a training run beside a dataset on this machine."""
+    place = source.paths[0]
+    if not place.is_local or source.format.is_computed:
+        return []
+    folder = place if place.is_dir() else place.parent
+    framework = framework_of(name for name in names_in(folder) if folder == place or name.startswith(f"{place.stem}_"))
+    if framework is None:
+        return []
+    return [f"has order files of a run of {framework} beside it; tokfmt info {folder} --from run reads what it read"]
 
 
 def _of_records(source: Source, records: RecordReader, manifest: Manifest) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from tokfmt.files.place import Place, is_address, place_of
 from tokfmt.mix import RECIPE_VERSION, read_table
 from tokfmt.wording import printable
 
-Framework = Literal["megatron-core"]
+Framework = Literal["megatron-core", "megatron-lm", "gpt-neox"]
 _MANY = 1 << 40
 
 
@@ -46,6 +46,9 @@ class ReadOptions:
     dataloader_type: Literal["single", "cyclic"] = option("single", "megatron: how the loader passes over samples")
     data_sharding: bool = option(True, "megatron: a cyclic loader shuffles the share of each rank by itself")
     extra_token: bool = option(True, "megatron: a sample has one token more, its last label")
+    data_path: tuple[str, ...] = option((), "megatron-lm: WEIGHT,PATH,WEIGHT,PATH as in the run's arguments; or PATH")
+    train_data_paths: tuple[str, ...] = option((), "gpt-neox: the paths of the data, with commas")
+    train_data_weights: tuple[str, ...] = option((), "gpt-neox: their weights, with commas")
     pad_id: int | None = option(None, "ID that fills short samples", minimum=0, maximum=INT32_MAX)
 
 
@@ -89,6 +92,12 @@ class RunFacts:
             f"names {printable(path)}, which root does not map",
             remedy="Add the beginning of that path to the table root below [run]",
         )
+
+    def named(self, path: str) -> Place:
+        """Return where a dataset is that the user names."""
+        if self.roots is not None and not path.startswith("/") and not is_address(path):
+            return self.located(path, self.where)
+        return place_named(self.where, path, self.home)
 
     def _below(self, root: str, path: str, by: Place) -> Place:
         rest = posixpath.normpath(path) if path else "."

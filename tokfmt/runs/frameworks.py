@@ -9,6 +9,13 @@ from types import ModuleType
 
 ORDER_FILES = {
     "megatron-core": re.compile(r"[0-9a-f]{32}-\w+(-\w+)?-(description\.txt|\w+_index\.npy)"),
+    "gpt-neox": re.compile(
+        r".+_(train|valid|test)(_\d+)?_indexmap_\w+sl_\d+s_\w+pi(_ac)?_(doc|sample|shuffle)_idx\.npy"
+    ),
+    "megatron-lm": re.compile(
+        r"[0-9a-f]{32}(\.dsc|_(doc|sample|shuffle)_idx\.npy|(_sample)?_index\.npy)"
+        r"|.+_(train|valid|test)_indexmap_\w+sl_\d+s_(doc|sample|shuffle)_idx\.npy"
+    ),
 }
 """The names of the order files of each framework."""
 

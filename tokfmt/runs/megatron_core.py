@@ -28,10 +28,10 @@ from tokfmt.errors import CorruptError, FormatError, OptionError
 from tokfmt.files.file import names_in, open_file
 from tokfmt.files.place import Place
 from tokfmt.model.dataset import Dataset
-from tokfmt.runs.arrays import WINDOW, Integers, Numbers, Stored, is_permutation, stored_npy
+from tokfmt.runs.arrays import WINDOW, Integers, Numbers
 from tokfmt.runs.facts import RunFacts
-from tokfmt.runs.megatron_samples import Blend, Cyclic, Windows, lacks, rebuilt, sizes_of
-from tokfmt.runs.order import Batches, Order, Pieces, RunSource
+from tokfmt.runs.megatron_samples import Blend, BlendOrder, Windows, rebuilt, sizes_of, stale_or_repeated
+from tokfmt.runs.order import Order, RunSource
 from tokfmt.wording import printable
 
 _DESCRIPTION = 1 << 24  # bytes
@@ -158,119 +158,46 @@ def order(facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset
     return MegatronOrder(facts, read, datasets, _cache_of(facts))
 
 
-class MegatronOrder(Order):
-    """The order of one split, with the loader of a stretch of the run."""
+class MegatronOrder(BlendOrder):
+    """The order of one split."""
 
     framework = "megatron-core"
-    from_files = True
 
     def __init__(self, facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset], cache: _Cache) -> None:
-        given = facts.given
-        self.sources, self.datasets, self.cache, self.given = tuple(read), tuple(datasets), cache, given
         where = cache.there / f"{cache.datasets[0].stem}-description.txt"
-        first = cache.datasets[0].content
-        self.seq_len, self.extra = _length(first, where), int(given.extra_token)
-        self.pad_id, self.world_size = given.pad_id or 0, given.world_size
-        self.batches = Batches(given)
-        self._files = list[Stored]()
-        windows = [self._windows(k, one) for k, one in enumerate(cache.datasets)]
+        super().__init__(facts, read, datasets, _length(cache.datasets[0].content, where))
+        self.cache, there = cache, cache.there
+        windows = [
+            self.windows(k, *(there / f"{one.stem}-{name}_index.npy" for name in ("document", "sample", "shuffle")))
+            for k, one in enumerate(cache.datasets)
+        ]
         which = numbers = None
         if cache.blend is not None:
-            which = self._opened(f"{cache.blend.stem}-dataset_index.npy")
-            numbers = self._opened(f"{cache.blend.stem}-dataset_sample_index.npy")
+            which = self.opened(there / f"{cache.blend.stem}-dataset_index.npy")
+            numbers = self.opened(there / f"{cache.blend.stem}-dataset_sample_index.npy")
             which.most = len(windows) - 1
-        self.blend = Blend(windows, which, numbers)
-        self.loader: Cyclic | None = None
-        self.first, self.count = given.consumed or 0, self.blend.count
-        if given.dataloader_type == "cyclic":
-            self.loader = Cyclic(
-                self.blend.count, given.micro_batch_size, given.world_size, self.first, sharding=given.data_sharding
-            )
-            if given.samples is None:
-                raise OptionError("a cyclic loader never ends. Add samples=N, the samples of the run", name="samples")
-            self.count = given.samples
-        self.facts = {"split": given.split, "loader": given.dataloader_type}
-
-    def _opened(self, name: str, width: int = 1) -> Stored:
-        path = self.cache.there / name
-        if not path.is_file():
-            raise lacks(name, self.cache.there)
-        file = stored_npy(path, width)
-        self._files.append(file)
-        return file
-
-    def _windows(self, source: int, one: _Described) -> Windows:
-        documents = self._opened(f"{one.stem}-document_index.npy")
-        shuffle = self._opened(f"{one.stem}-shuffle_index.npy")
-        samples = self._opened(f"{one.stem}-sample_index.npy", 2)
-        where = self.cache.there / f"{one.stem}-sample_index.npy"
-        return Windows(source, self.seq_len, self.extra, self.datasets[source], documents, samples, shuffle, where)
-
-    def numbers(self, samples: Numbers) -> Numbers:
-        if self.loader is None:
-            return samples
-        micro, ranks = self.given.micro_batch_size, self.given.world_size
-        turn, inside = np.divmod(samples - self.first, micro * ranks)
-        rank, column = np.divmod(inside, micro)
-        found = np.empty(len(samples), np.int64)
-        for one in np.unique(rank).tolist():
-            mine = rank == one
-            made = self.loader.micro_batches(one, int(turn[mine].max()) + 1)
-            found[mine] = made[turn[mine], column[mine]]
-        return found
-
-    def pieces(self, samples: Numbers) -> Pieces:
-        return self.blend.pieces(self.numbers(samples))
-
-    def seen(self, source: int, sequence: int, start: int, stop: int) -> Numbers:
-        numbers = self.blend.holding(source, sequence, start, stop)
-        if self.loader is None:
-            return numbers
-        every = np.arange(self.first, self.count)
-        return every[np.isin(self.numbers(every), numbers)]
-
-    def ranks(self, step: int) -> list[Numbers]:
-        return self.in_micro_batches(step, self.given.micro_batch_size)
+        self.load(Blend(windows, which, numbers))
 
     def look(self, *, deep: bool) -> Iterator[Finding | Problem]:
         for indexes, one in zip(self.blend.windows, self.cache.datasets, strict=True):
             yield from _look_at(indexes, one, self.cache.there, self.given.split, deep=deep)
-
-    def close(self) -> None:
-        for file in self._files:
-            file.close()
 
 
 def _look_at(windows: Windows, one: _Described, there: Place, split: str, *, deep: bool) -> Iterator[Finding]:
     """Compare the indexes of a source with its tokens, and with the order that its description gives."""
     sizes, content = sizes_of(windows.dataset), one.content
     place = there / f"{one.stem}-document_index.npy"
-    if deep and not is_permutation(windows.shuffle):
-        yield Finding(
-            "TF813",
-            "error",
-            str(there / f"{one.stem}-shuffle_index.npy"),
-            "the shuffle index is not a permutation of the windows, so that some samples were read twice or never",
-        )
     bounds = (0, len(sizes))
     matrix = content.get("split_matrix")
     number = {"train": 0, "valid": 1, "test": 2}.get(split, 0)
     if isinstance(matrix, list) and number < len(matrix) and _are_shares(matrix[number]):
         low, high = matrix[number]
         bounds = (round(low * len(sizes)), round(high * len(sizes)))
-    per = int(sizes[bounds[0] : bounds[1]].sum())
-    epochs = len(windows.documents) // max(bounds[1] - bounds[0], 1)
-    expected = max(0, epochs * per - windows.extra) // windows.seq_len
-    if epochs * (bounds[1] - bounds[0]) != len(windows.documents) or expected != windows.count:
-        yield Finding(
-            "TF814",
-            "error",
-            str(place),
-            f"the order is stale: it was made for {len(windows.documents):,} documents and {windows.count:,} samples, "
-            f"and {printable(one.path)} has {bounds[1] - bounds[0]:,} documents of {per:,} tokens in this split. "
-            "The tokens were replaced after it was made",
-        )
-    elif deep:
+    found = list(
+        stale_or_repeated(windows, bounds, one.path, place, there / f"{one.stem}-shuffle_index.npy", deep=deep)
+    )
+    yield from found
+    if deep and not any(finding.code == "TF814" for finding in found):
         yield from _rebuilt_unlike(windows, sizes, bounds, content, place)
 
 

@@ -9,17 +9,28 @@ Source: `megatron/core/datasets` of Megatron-Core 0.5 to 0.16, found by running 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core.findings import Finding
 from tokfmt.errors import CorruptError, FormatError, OptionError
 from tokfmt.files.place import Place
 from tokfmt.model.dataset import Dataset
-from tokfmt.runs.arrays import Held, Integers, Numbers, places_of, random_permutation
-from tokfmt.runs.order import Pieces
+from tokfmt.runs.arrays import (
+    Held,
+    Integers,
+    Numbers,
+    Stored,
+    is_permutation,
+    places_of,
+    random_permutation,
+    stored_npy,
+)
+from tokfmt.runs.facts import RunFacts
+from tokfmt.runs.order import Batches, Order, Pieces, RunSource
 from tokfmt.wording import printable
 
 _EMPTY = 1 << 20  # empty documents in a window, at most
@@ -255,6 +266,104 @@ class Cyclic:
                 self._drawn.clear()
             self._drawn[count, epoch] = random_permutation(count, epoch)
         return self._drawn[count, epoch]
+
+
+class BlendOrder(Order):
+    """The order of a blend whose indexes are in files, with the loader of a stretch of the run."""
+
+    from_files = True
+    blend: Blend
+    loader: Cyclic | None = None
+
+    def __init__(self, facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset], seq_len: int) -> None:
+        given = facts.given
+        self.sources, self.datasets, self.given = tuple(read), tuple(datasets), given
+        self.seq_len, self.extra = seq_len, int(given.extra_token)
+        self.pad_id, self.world_size = given.pad_id or 0, given.world_size
+        self.batches, self._files = Batches(given), list[Stored]()
+        self.facts = {"split": given.split, "loader": given.dataloader_type}
+
+    def load(self, blend: Blend) -> None:
+        """Read the samples of a blend with the loader of the run."""
+        given, self.blend = self.given, blend
+        self.first, self.count = given.consumed or 0, blend.count
+        if given.dataloader_type == "cyclic":
+            self.loader = Cyclic(
+                blend.count, given.micro_batch_size, given.world_size, self.first, sharding=given.data_sharding
+            )
+            if given.samples is None:
+                raise OptionError("a cyclic loader never ends. Add samples=N, the samples of the run", name="samples")
+            self.count = given.samples
+
+    def opened(self, path: Place, width: int = 1) -> Stored:
+        """Open an order file, which is closed with the order."""
+        if not path.is_file():
+            raise lacks(path.name, path.parent)
+        file = stored_npy(path, width)
+        self._files.append(file)
+        return file
+
+    def windows(self, source: int, documents: Place, samples: Place, shuffle: Place) -> Windows:
+        """Return the samples of a source, by its three order files."""
+        indexes = self.opened(documents), self.opened(samples, 2), self.opened(shuffle)
+        return Windows(source, self.seq_len, self.extra, self.datasets[source], *indexes, samples)
+
+    def numbers(self, samples: Numbers) -> Numbers:
+        if self.loader is None:
+            return samples
+        micro, ranks = self.given.micro_batch_size, self.given.world_size
+        turn, inside = np.divmod(samples - self.first, micro * ranks)
+        rank, column = np.divmod(inside, micro)
+        found = np.empty(len(samples), np.int64)
+        for one in np.unique(rank).tolist():
+            mine = rank == one
+            made = self.loader.micro_batches(one, int(turn[mine].max()) + 1)
+            found[mine] = made[turn[mine], column[mine]]
+        return found
+
+    def pieces(self, samples: Numbers) -> Pieces:
+        return self.blend.pieces(self.numbers(samples))
+
+    def seen(self, source: int, sequence: int, start: int, stop: int) -> Numbers:
+        numbers = self.blend.holding(source, sequence, start, stop)
+        if self.loader is None:
+            return numbers
+        every = np.arange(self.first, self.count)
+        return every[np.isin(self.numbers(every), numbers)]
+
+    def ranks(self, step: int) -> list[Numbers]:
+        return self.in_micro_batches(step, self.given.micro_batch_size)
+
+    def close(self) -> None:
+        for file in self._files:
+            file.close()
+
+
+def stale_or_repeated(
+    windows: Windows, bounds: tuple[int, int], title: str, documents: Place, shuffle: Place, *, deep: bool
+) -> Iterator[Finding]:
+    """Compare the indexes of a source with its tokens. `bounds` are the documents of the split."""
+    if deep and not is_permutation(windows.shuffle):
+        yield Finding(
+            "TF813",
+            "error",
+            str(shuffle),
+            "the shuffle index is not a permutation of the windows, so that some samples were read twice or never",
+        )
+    first, last = bounds
+    per = int(sizes_of(windows.dataset)[first:last].sum())
+    epochs = len(windows.documents) // max(last - first, 1)
+    expected = max(0, epochs * per - windows.extra) // windows.seq_len
+    count = len(windows.shuffle)
+    if epochs * (last - first) != len(windows.documents) or expected != count:
+        yield Finding(
+            "TF814",
+            "error",
+            str(documents),
+            f"the order is stale: it was made for {len(windows.documents):,} documents and {count:,} samples, "
+            f"and {printable(title)} has {last - first:,} documents of {per:,} tokens in this split. "
+            "The tokens were replaced after it was made",
+        )
 
 
 def lacks(name: str, there: Place) -> FormatError:

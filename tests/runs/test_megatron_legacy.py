@@ -1,0 +1,153 @@
+"""Runs of Megatron-LM up to 23.06 and of GPT-NeoX, as upstream recorded them."""
+
+import json
+import shutil
+
+import commands
+import numpy as np
+import pytest
+from run_goldens import RUNS, ids_of, pieces_of, read_by_ranks, recorded, shown, words_of
+
+import tokfmt
+
+PATHS = ("data/harbour", "data/meadow", "data/lantern")
+BLEND = {"data_path": "0.35,data/harbour,0.4,data/meadow,0.25,data/lantern"}
+NEOX = {"framework": "gpt-neox", "train_data_paths": ",".join(PATHS), "train_data_weights": "0.35,0.4,0.25"}
+OVERFLOW = {"framework": "gpt-neox", "train_data_paths": "data/lantern"}
+OF_OVERFLOW = "40ns_64sl_1234s_pack_until_overflowpi"
+SETS = [
+    ("megatron_lm_v2.6", "data", "expected_blend.json", {"framework": "megatron-lm", **BLEND}),
+    ("megatron_lm_23.06", "cache", "expected_blend.json", {}),
+    ("gpt_neox", "data", "expected_weights.json", NEOX),
+    ("gpt_neox", "data", "expected_split_cycle.json",
+     {"framework": "gpt-neox", "data_path": "data/meadow", "order": "40ns"}),
+    ("gpt_neox", "data", "expected_overflow_ac.json", {**OVERFLOW, "order": f"{OF_OVERFLOW}_ac"}),
+    ("gpt_neox", "data", "expected_overflow_noac.json", {**OVERFLOW, "order": OF_OVERFLOW}),
+]  # fmt: skip
+IDS = [f"{of_set} {name}" for of_set, _, name, _ in SETS]
+
+
+@pytest.mark.parametrize(("of_set", "folder", "name", "options"), SETS, ids=IDS)
+def test_every_sample_is_what_upstream_read(of_set, folder, name, options):
+    record = recorded(of_set, name)["samples"]
+    run = tokfmt.open(RUNS / of_set / folder, format="run", options={"root": str(RUNS / of_set), **options})
+    width = run.info.sample_length
+    assert len(run) >= len(record)
+    for number, sample in record.items():
+        found = run[int(number)].tolist()
+        assert found == sample["text"][: len(found)]
+        real = min(width, sum(length for *_, length in sample["pieces"]))
+        assert len(found) >= real
+
+
+@pytest.mark.parametrize(("of_set", "folder", "name", "options"), SETS[:3], ids=IDS[:3])
+def test_pieces_are_documents_of_their_sources(of_set, folder, name, options):
+    home = RUNS / of_set
+    for number in (0, 7, 201):
+        sample = recorded(of_set, name)["samples"][str(number)]
+        (found,) = shown(home / folder, "--sample", number, root=home, **options)
+        assert pieces_of(found) == [(sample["source"], *piece) for piece in sample["pieces"] if piece[2]]
+        assert ids_of(found) == sample["text"]
+
+
+@pytest.mark.parametrize(("of_set", "folder", "name", "options"), SETS, ids=IDS)
+def test_each_rank_reads_its_share_of_a_step(of_set, folder, name, options):
+    home, record = RUNS / of_set, recorded(of_set, name)
+    for phase in record["arguments"]["phases"]:
+        steps = [step for step in record["steps"] if step["phase"] == phase["name"]]
+        consumed = 8 * phase.get("iteration", steps[0]["step"])
+        how = {
+            **options, "root": home, "batch_size": 8, "micro_batch_size": phase["micro_batch_size"],
+            "world_size": phase["data_parallel"], "consumed": consumed,
+        }  # fmt: skip
+        if "cycle" in name:
+            how["samples"] = consumed + 8 * len(steps)
+        for step in (steps[0], steps[len(steps) // 2], steps[-1]):
+            found = read_by_ranks(home / folder, step["step"], **how)
+            assert found == [[sample for micro in rank for sample in micro] for rank in step["ranks"]]
+
+
+@pytest.mark.parametrize(("of_set", "folder", "name", "options"), SETS, ids=IDS)
+def test_a_document_is_found_in_the_samples_that_read_it(of_set, folder, name, options):
+    """Every sample that upstream recorded with a document of a source, and no other of those."""
+    home, truth = RUNS / of_set, {}
+    record = recorded(of_set, name)["samples"]
+    width = 65
+    for number, sample in record.items():
+        used, final = 0, [piece for piece in sample["pieces"] if piece[2]]
+        texts = sample["text"]
+        for document, _, length in final:
+            if used < width and length:
+                truth.setdefault((sample["source"], document), set()).add(int(number))
+            used += length
+        assert len(texts) == width
+    if "overflow" in name:  # upstream reads a document of the last window before it gives another sample
+        truth = {key: {one for one in found if record[str(one)]["window"] != 39} for key, found in truth.items()}
+    words = words_of({"root": home, **options})
+    for (source, document), samples in sorted(truth.items())[::9]:
+        done = commands.run(
+            "show", home / folder, "--from", "run", "--seen", f"{source}#{document}", "--json", *words, check=0
+        )
+        found = {one["sample"] for one in json.loads(done.stdout)["reads"]} & {int(one) for one in record}
+        assert found >= samples
+        assert "overflow" in name or found == samples
+        assert all(document in {piece[0] for piece in record[str(one)]["pieces"]} for one in found)
+
+
+def findings(run, **options):
+    done = commands.run("check", "--deep", run, "--from", "run", "--json", *words_of(options))
+    return {finding["code"] for report in json.loads(done.stdout)["datasets"] for finding in report["findings"]}
+
+
+@pytest.mark.parametrize(("of_set", "folder", "name", "options"), SETS[:4], ids=IDS[:4])
+def test_whole_orders_have_no_finding_and_damaged_ones_have(of_set, folder, name, options, tmp_path):
+    shutil.copytree(RUNS / of_set, tmp_path / "set")
+    home = tmp_path / "set"
+    assert findings(home / folder, root=home, **options) == set()
+    for shuffle in (home / folder).glob("*shuffle_idx.npy"):
+        order = np.load(shuffle)
+        order[3] = order[4]
+        np.save(shuffle, order)
+    assert findings(home / folder, root=home, **options) == {"TF813"}
+    shutil.copytree(RUNS / of_set / folder, home / folder, dirs_exist_ok=True)
+    for suffix in ("bin", "idx"):
+        shutil.copy(home / "data" / f"harbour.{suffix}", home / "data" / f"meadow.{suffix}")
+    assert "TF814" in findings(home / folder, root=home, **options)
+
+
+def test_the_folder_stays_the_dataset_and_says_that_a_run_is_in_it():
+    home = RUNS / "megatron_lm_v2.6"
+    done = commands.run("info", home / "data" / "harbour.bin", "--json", check=0)
+    facts = json.loads(done.stdout)
+    assert facts["format"] == "megatron" and any("--from run" in note for note in facts["notes"])
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"framework": "megatron-lm"}, "data_path"),
+        ({"framework": "gpt-neox", "train_data_paths": "data/lantern"}, "order"),
+        (
+            {"framework": "gpt-neox", "train_data_paths": "data/meadow", "train_data_weights": "1,2"},
+            "train_data_weights",
+        ),
+        ({"framework": "megatron-lm", "data_path": "x,data/meadow"}, "data_path"),
+    ],
+)
+def test_a_missing_fact_is_named(options, word):
+    home = RUNS / "gpt_neox"
+    done = commands.run("info", home / "data", "--from", "run", *words_of({"root": home, **options}))
+    assert done.returncode in (2, 3)
+    assert word in done.stderr
+
+
+def test_a_damaged_description_is_an_error(tmp_path):
+    home = tmp_path / "set"
+    shutil.copytree(RUNS / "megatron_lm_23.06", home)
+    for text in (home / "cache").glob("*.dsc"):
+        for content in (b"", b"\xff\xfe", text.read_bytes().replace(b"length 64", b"length 0"), b"Blendable dataset\n"):
+            before = text.read_bytes()
+            text.write_bytes(content)
+            done = commands.run("stats", home / "cache", "--from", "run", "--from-opt", f"root={home}")
+            assert done.returncode in (0, 2, 3), done.stderr
+            text.write_bytes(before)

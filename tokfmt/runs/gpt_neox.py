@@ -1,0 +1,127 @@
+"""Runs of GPT-NeoX: index maps beside the data.
+
+    PREFIX_train_I_indexmap_Nns_Lsl_Ss_PACKINGpi_ac_doc_idx.npy     as of Megatron-LM
+
+I is the place of the data in train_data_paths; it is missing with data_path. PACKING is packed or pack_until_overflow;
+`_ac` allows documents that are cut. Names before August 2024 have neither, as those of Megatron-LM. Differences from
+Megatron-LM, found by running GPT-NeoX ea7aefd8:
+
+- The last sample of a source is never used, and a number beyond its end begins at its first sample again.
+- The loader is a cycle: after its end, it repeats what it gave since the start of this process.
+- pack_until_overflow: a sample is whole documents and one token of the next one, cut or filled with 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core.findings import Finding, Problem
+from tokfmt.errors import OptionError
+from tokfmt.model.dataset import Dataset
+from tokfmt.runs.arrays import Held, Numbers, places_of
+from tokfmt.runs.facts import RunFacts
+from tokfmt.runs.megatron_lm import IndexMap, index_maps, largest_error, look_at
+from tokfmt.runs.megatron_samples import Blend, BlendOrder, Windows
+from tokfmt.runs.order import Order, Pieces, RunSource
+
+_OVERFLOW = "pack_until_overflow"
+
+
+def sources(facts: RunFacts) -> list[RunSource]:
+    """Return the datasets that the run read, in the order of the blend."""
+    return [one.source for one in _maps(facts)]
+
+
+def order(facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> Order:
+    """Return the order that the files hold; that of the blend is built again."""
+    return GptNeoxOrder(facts, read, datasets)
+
+
+def _maps(facts: RunFacts) -> list[IndexMap]:
+    paths, words = facts.given.train_data_paths, facts.given.train_data_weights
+    if not paths:
+        return index_maps(facts, [(path, None) for path in facts.given.data_path])
+    try:
+        weights = [float(word) for word in words] if words else [1.0] * len(paths)
+        mixed = list(zip(paths, weights, strict=True))
+    except ValueError:
+        raise OptionError(
+            "train_data_weights are not as many numbers as train_data_paths", name="train_data_weights"
+        ) from None
+    return index_maps(facts, [*mixed] if len(mixed) > 1 else [(paths[0], None)], numbered=True)
+
+
+class Overflowing(Windows):
+    """Samples of whole documents, and one token of the next one."""
+
+    def pieces(self, numbers: Numbers, rows: Numbers) -> Pieces:
+        instead = self.shuffle.take(numbers) % self.count
+        found = super().pieces(np.where(self._are_beyond(numbers), instead, numbers), rows)
+        return _cut(found, self.seq_len + self.extra)
+
+    def _are_beyond(self, numbers: Numbers) -> NDArray[np.bool_]:
+        """Return which samples end after the last document, where the framework gives another sample instead."""
+        after = np.minimum(self.shuffle.take(numbers) + 1, len(self.samples) - 1)
+        are_beyond: NDArray[np.bool_] = self.samples.take(after)[:, 0] >= len(self.documents)
+        return are_beyond
+
+    def holding(self, sequence: int, start: int, stop: int) -> Numbers:
+        found = super().holding(sequence, start, stop)
+        last = places_of(self.shuffle, np.array([self.count]))  # the window that may end beyond
+        beyond = last[self._are_beyond(last)]
+        return np.union1d(found, beyond[np.isin(self.shuffle.take(beyond) % self.count, found)])
+
+
+def _cut(pieces: Pieces, most: int) -> Pieces:
+    """Return pieces of which each row has at most so many tokens."""
+    ends = np.cumsum(pieces.length)
+    first = np.searchsorted(pieces.row, pieces.row)  # the first piece of each row
+    before = ends - pieces.length - np.where(first > 0, ends[first - 1], 0)
+    return pieces._replace(length=np.clip(most - before, 0, pieces.length))
+
+
+class GptNeoxOrder(BlendOrder):
+    """The order of one split."""
+
+    framework = "gpt-neox"
+
+    def __init__(self, facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> None:
+        self.maps = _maps(facts)
+        super().__init__(facts, read, datasets, self.maps[0].length)
+        windows = [self.windows(k, *one.files) for k, one in enumerate(self.maps)]
+        for k, packed in enumerate(self.maps):
+            if packed.packing == _OVERFLOW:
+                of = windows[k]
+                indexes = of.documents, of.samples, of.shuffle
+                windows[k] = Overflowing(k, of.seq_len, of.extra, of.dataset, *indexes, of.where)
+            windows[k].count = max(0, len(windows[k].shuffle) - 1)
+        which = numbers = None
+        if len(windows) > 1:
+            counts = np.array([one.count for one in windows])
+            which, numbers = largest_error([source.weight or 0.0 for source in self.sources], int(counts.sum()))
+            numbers = Held(numbers.array % counts[which.array])
+            self.notes = ("the blend is in no file: it is built again from the weights",)
+        self.load(Blend(windows, which, numbers))
+        together = self.given.micro_batch_size * self.given.world_size
+        self.whole = max(self.blend.count // together * together, 1)
+        self.begin = self.first % self.whole  # where the loader of this stretch starts
+        self.count = self.given.samples or self.first + self.whole - self.begin
+
+    def numbers(self, samples: Numbers) -> Numbers:
+        return self.begin + (samples - self.first) % (self.whole - self.begin)
+
+    def seen(self, source: int, sequence: int, start: int, stop: int) -> Numbers:
+        numbers = self.blend.holding(source, sequence, start, stop)
+        numbers = numbers[(numbers >= self.begin) & (numbers < self.whole)] - self.begin
+        cycle = self.whole - self.begin
+        passes = -(-(self.count - self.first) // cycle)
+        found = self.first + (np.arange(passes)[:, None] * cycle + numbers).reshape(-1)
+        return found[found < self.count]
+
+    def look(self, *, deep: bool) -> Iterator[Finding | Problem]:
+        for windows, one in zip(self.blend.windows, self.maps, strict=True):
+            if one.packing != _OVERFLOW:
+                yield from look_at(windows, one, deep=deep)
