@@ -23,7 +23,7 @@ from tokfmt.files.place import Place, is_address, place_of
 from tokfmt.mix import RECIPE_VERSION, read_table
 from tokfmt.wording import printable
 
-Framework = Literal["megatron-core", "megatron-lm", "gpt-neox"]
+Framework = Literal["megatron-core", "megatron-lm", "gpt-neox", "nanoset"]
 _MANY = 1 << 40
 
 
@@ -49,6 +49,10 @@ class ReadOptions:
     data_path: tuple[str, ...] = option((), "megatron-lm: WEIGHT,PATH,WEIGHT,PATH as in the run's arguments; or PATH")
     train_data_paths: tuple[str, ...] = option((), "gpt-neox: the paths of the data, with commas")
     train_data_weights: tuple[str, ...] = option((), "gpt-neox: their weights, with commas")
+    dataset_folders: tuple[str, ...] = option((), "nanoset: the folders, with commas")
+    dataset_weights: tuple[str, ...] = option((), "nanoset: their weights, with commas")
+    sequence_length: int | None = option(None, "nanoset: input tokens of a sample", minimum=1, maximum=1 << 24)
+    seed: int | None = option(None, "nanoset: seed of the order", minimum=0, maximum=INT32_MAX)
     pad_id: int | None = option(None, "ID that fills short samples", minimum=0, maximum=INT32_MAX)
 
 

@@ -23,9 +23,9 @@ from tokfmt.errors import OptionError
 from tokfmt.model.dataset import Dataset
 from tokfmt.runs.arrays import Held, Numbers, places_of
 from tokfmt.runs.facts import RunFacts
-from tokfmt.runs.megatron_lm import IndexMap, index_maps, largest_error, look_at
+from tokfmt.runs.megatron_lm import IndexMap, index_maps, look_at
 from tokfmt.runs.megatron_samples import Blend, BlendOrder, Windows
-from tokfmt.runs.order import Order, Pieces, RunSource
+from tokfmt.runs.order import Order, Pieces, RunSource, largest_error
 
 _OVERFLOW = "pack_until_overflow"
 
@@ -98,11 +98,12 @@ class GptNeoxOrder(BlendOrder):
                 indexes = of.documents, of.samples, of.shuffle
                 windows[k] = Overflowing(k, of.seq_len, of.extra, of.dataset, *indexes, of.where)
             windows[k].count = max(0, len(windows[k].shuffle) - 1)
-        which = numbers = None
+        which: Held | None = None
+        numbers: Held | None = None
         if len(windows) > 1:
             counts = np.array([one.count for one in windows])
-            which, numbers = largest_error([source.weight or 0.0 for source in self.sources], int(counts.sum()))
-            numbers = Held(numbers.array % counts[which.array])
+            each, inner = largest_error([source.weight or 0.0 for source in self.sources], int(counts.sum()))
+            which, numbers = Held(each), Held(inner % counts[each])
             self.notes = ("the blend is in no file: it is built again from the weights",)
         self.load(Blend(windows, which, numbers))
         together = self.given.micro_batch_size * self.given.world_size

@@ -29,7 +29,7 @@ from tokfmt.model.dataset import Dataset
 from tokfmt.runs.arrays import Held, Integers, Numbers
 from tokfmt.runs.facts import RunFacts
 from tokfmt.runs.megatron_samples import Blend, BlendOrder, Windows, stale_or_repeated
-from tokfmt.runs.order import Order, RunSource
+from tokfmt.runs.order import Order, RunSource, largest_error
 from tokfmt.wording import printable
 
 _NAME = re.compile(
@@ -211,24 +211,6 @@ def _value(text: str, key: str) -> str:
     return text.partition(f"\n{key} ")[2].partition("\n")[0]
 
 
-def largest_error(weights: Sequence[float], size: int) -> tuple[Held, Held]:
-    """Return the source of each sample of a blend, and its number there: the one that lags its weight most is next."""
-    shares = np.array(weights, np.float64)
-    shares = shares / shares.sum()
-    taken, places = [0] * len(shares), range(len(shares))
-    which, numbers = np.empty(size, np.int16), np.empty(size, np.int64)
-    listed = shares.tolist()
-    for i in range(size):
-        at = max(float(i), 1.0)
-        best, least = 0, listed[0] * at - taken[0]
-        for k in places:
-            if (error := listed[k] * at - taken[k]) > least:
-                best, least = k, error
-        which[i], numbers[i] = best, taken[best]
-        taken[best] += 1
-    return Held(which), Held(numbers)
-
-
 class MegatronLmOrder(BlendOrder):
     """The order of one split."""
 
@@ -251,10 +233,10 @@ class MegatronLmOrder(BlendOrder):
     def blended(self, counts: Sequence[int]) -> tuple[Held, Held]:
         """Return the blend of sources with so many samples, up to the first sample that one of them does not have."""
         which, numbers = largest_error([source.weight or 0.0 for source in self.sources], sum(counts))
-        beyond = np.flatnonzero(numbers.array >= np.array(counts)[which.array])
+        beyond = np.flatnonzero(numbers >= np.array(counts)[which])
         end = int(beyond[0]) if len(beyond) else len(which)
         self.notes = ("the blend is in no file: it is built again from the weights",)
-        return Held(which.array[:end]), Held(numbers.array[:end])
+        return Held(which[:end]), Held(numbers[:end])
 
     def look(self, *, deep: bool) -> Iterator[Finding | Problem]:
         for windows, one in zip(self.blend.windows, self.maps, strict=True):

