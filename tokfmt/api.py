@@ -498,7 +498,7 @@ def check(
 
 def diff(
     a: PathLike,
-    b: PathLike,
+    b: PathLike | Sequence[PathLike],
     *,
     ignore_order: bool = False,
     samples: bool = False,
@@ -511,6 +511,7 @@ def diff(
     bos: EosChoice = None,
     allow_loss: str | Iterable[str] = (),
     limit: int = 10,
+    output: PlaceLike | None = None,
     jobs: int | None = None,
     storage_options: Mapping[str, str | bool] | None = None,
 ) -> DiffReport:
@@ -518,8 +519,8 @@ def diff(
 
     Args:
         a: Path of the first dataset.
-        b: Path of the second dataset.
-        ignore_order: Compare the datasets as multisets of sequences.
+        b: Path of the second dataset, or of several, such as splits, whose sequences follow each other.
+        ignore_order: Compare the datasets as multisets of sequences. Those of one side only are paired by likeness.
         samples: Compare rows as they are stored, with loss masks and labels.
         tokenizer: Name, directory or path of a tokenizer.json. It tokenizes text to compare it with token IDs, and
             decodes token IDs in the report.
@@ -532,6 +533,7 @@ def diff(
             manifest).
         allow_loss: Names of the losses in reading that you accept, one or several.
         limit: Largest number of differences to list.
+        output: A JSON Lines file for all differences, with text if there is a tokenizer, else with IDs.
         jobs: Number of threads (default: one per core).
         storage_options: Options of stores, as {"endpoint": "https://minio.example:9000"}; see docs/remote.md. They hold
             for this process and its workers, until others are given.
@@ -544,6 +546,7 @@ def diff(
     """
     with settings("diff", storage_options):
         from tokfmt.commands.compare.diff import diff as compare
+        from tokfmt.files.place import destination_of
         from tokfmt.source.request import SourceRequest
 
         format_a, format_b = format if isinstance(format, tuple) else (format, format)
@@ -554,6 +557,7 @@ def diff(
             samples=samples,
             ignore_order=ignore_order,
             limit=count("limit", limit, 0) or 0,
+            output=None if output is None else destination_of(output),
             jobs=count("jobs", jobs),
         )
 

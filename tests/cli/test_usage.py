@@ -44,7 +44,7 @@ def test_an_unknown_option_names_the_command_and_one_remedy(name):
     [
         (["convert", "--ovrwrite", "a", "b"], "tokfmt convert has no option --ovrwrite. Did you mean --overwrite?"),
         (["formats", "--jsn"], "tokfmt formats has no option --jsn. Did you mean --json?"),
-        (["diff", "a"], "B is missing (expected tokfmt diff [OPTIONS] A B). Run tokfmt diff --help for examples"),
+        (["diff", "a"], "B... is missing (expected tokfmt diff [OPTIONS] A B...). Run tokfmt diff --help for examples"),
         (["check", "--deep"],
          "PATH... is missing (expected tokfmt check [OPTIONS] PATH...). Run tokfmt check --help for examples"),
         (["formats", "a", "b"],

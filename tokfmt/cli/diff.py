@@ -33,10 +33,11 @@ _SIDES = {"changed": "ab", "only_in_a": "a", "only_in_b": "b"}
 
 @click.command("diff", cls=Command, epilog=_EPILOG, no_args_is_help=True)
 @click.argument("a", type=PLACE, metavar="A")
-@click.argument("b", type=PLACE, metavar="B")
+@click.argument("b", type=PLACE, metavar="B...", nargs=-1, required=True)
 @tokenizer("Tokenizer that encodes text, and shows IDs as text.")
 @click.option("--ignore-order", is_flag=True, help="Compare the sequences in any order.")
 @click.option("--samples", is_flag=True, help="Compare stored samples, with loss masks and labels.")
+@click.option("--output", type=PLACE, metavar="FILE", help="Write all differences as JSON lines, with their text.")
 @click.option("--limit", type=Count(0), default=10, help="Differences to print (default: 10).")
 @workers()
 @click.option("--from-a", "format_a", type=FORMAT, metavar="FORMAT", help="Format of A, if --from does not fit both.")
@@ -45,12 +46,13 @@ _SIDES = {"changed": "ab", "only_in_a": "a", "only_in_b": "b"}
 @common
 def command(
     a: str,
-    b: str,
+    b: tuple[str, ...],
     *,
     tokenizer: str | None,
     ignore_order: bool,
     samples: bool,
     limit: int,
+    output: str | None,
     jobs: int | None,
     format_a: str | None,
     format_b: str | None,
@@ -62,20 +64,22 @@ def command(
     """Compare two datasets, sequence by sequence.
 
     The formats can differ. If a sequence is missing on one side, the sequences after it are still matched. Two sources
-    of text are compared as text.
+    of text are compared as text. Several B, such as splits, are compared as if they were joined.
 
     The exit code is 0 if both hold the same sequences, and 1 if not.
     """
     from tokfmt.commands.compare.diff import diff
+    from tokfmt.files.place import destination_of
 
     with Watcher(quiet=quiet) as watcher:
         report = diff(
             requested((a,), reading, format=format_a or reading["format"]),
-            requested((b,), reading, format=format_b or reading["format"]),
+            requested(b, reading, format=format_b or reading["format"]),
             tokenizer=tokenizer,
             samples=samples,
             ignore_order=ignore_order,
             limit=limit,
+            output=None if output is None else destination_of(output),
             jobs=jobs,
             executor="auto",
             progress=watcher,
@@ -120,7 +124,8 @@ def _print_report(report: Any) -> None:
         click.echo(
             f"then {_sentence(_noun(report), run[0]) if len(run) == 1 else _sentences(_noun(report), run[0], run[-1])}"
         )
-    left = sum(report.counts.values()) - len(report.differences)
+    listed = report.counts.get("changed", 0) if report.surplus else sum(report.counts.values())
+    left = listed - len(report.differences)
     if report.differences and left > 0:
         click.echo(f"… and {left:,} more (--limit)")
     _print_surplus(report)
@@ -182,7 +187,10 @@ def _print_first(report: Any) -> None:
     for name, excerpt, color in (("A", first.a, "red"), ("B", first.b, "green")):
         if excerpt is None:
             continue
-        click.echo(f"  {name} {excerpt.sequence:,}: {_ids(report, excerpt, color)}")
+        if report.unit == "bytes":
+            click.echo(f"  {name} {excerpt.sequence:,} ({counted(excerpt.length, 'byte')}):")
+        else:
+            click.echo(f"  {name} {excerpt.sequence:,}: {_ids(report, excerpt, color)}")
         if excerpt.text:
             click.echo(click.style(f"    {visible(excerpt.text, one_line=True)}", fg=color))
 

@@ -50,6 +50,7 @@ from tokfmt.source.request import (
     Reading,
     SourceFiles,
     SourceRequest,
+    expanded,
     option_names,
     read_options,
 )
@@ -178,6 +179,13 @@ def _stored_of(source: Source) -> TokenReader | None:
     """Return the first reader of the stored axis; None for records."""
     reader = source.reader
     return None if isinstance(reader, RecordReader) else next(iter(dataset_of(reader).axis.readers()), None)
+
+
+def find_groups(request: SourceRequest, listing: Listing | None = None) -> Sequence[Sequence[SourceFiles]]:
+    """Find the files of the datasets that a request names; several only if it names several paths."""
+    if len(expanded(request.paths, listing)) == 1 and not request.recursive:
+        return [find_one(request, listing)]
+    return _datasets(find_sources(request, listing=listing))
 
 
 def find_one(request: SourceRequest, listing: Listing | None = None) -> Sequence[SourceFiles]:

@@ -1,38 +1,47 @@
 """Compare two datasets of any formats sequence by sequence (`tokfmt diff`).
 
 IDs are compared with IDs, text with text, and stored samples with stored samples. To compare text with IDs, a tokenizer
-is needed.
+is needed. A side may be several datasets, such as splits, which are compared as if they were joined.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
 
 from tokfmt.commands.compare.alignment import Difference, Kind, Surplus, align, first_unlike, surpluses
 from tokfmt.commands.compare.fingerprint import AxisSide, Read, Side, Utf8, hands, read_records
+from tokfmt.commands.compare.likeness import MOST, pairs
 from tokfmt.core.format import Encoder, Format
 from tokfmt.core.loss_mask import BEGINS, STARTS
 from tokfmt.core.losses import READS, WRITES
 from tokfmt.core.reader import Info, TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import OptionError
+from tokfmt.files.file import writing
 from tokfmt.files.locks import Scratch
-from tokfmt.files.place import place_of
+from tokfmt.files.place import Place, place_of
+from tokfmt.files.replacing import begins_with
+from tokfmt.files.spool import staging_for
+from tokfmt.model.select import Concat
 from tokfmt.run.execute import worker_count
 from tokfmt.run.plan import Workers
 from tokfmt.run.progress import Progress
-from tokfmt.source.ingest import encoder_of
-from tokfmt.source.open import find_one, open_dataset, presuming
+from tokfmt.source.ingest import encoder_of, ingested
+from tokfmt.source.open import find_groups, open_dataset, presuming
 from tokfmt.source.request import Reading, SourceRequest, option_names, viewed
 from tokfmt.source.stored import Source, axes_of, boundaries_of, tokenizer_of
 from tokfmt.text.decoding import ByteLevelDecoder, TextDecoder
+from tokfmt.text.tokenizer import TokenizerHandle
 from tokfmt.wording import html_table, printable
 
+_LOOKED_AT = 1 << 16  # values of a sequence by which it is paired with another
 CONTEXT = 8
 """Tokens shown on either side of the first difference."""
 
@@ -140,6 +149,7 @@ class DiffReport:
         differences: The first differences, up to the limit.
         surplus: What A has more of, and what B has more of, if the order is ignored; else None.
         more: The number of differences beyond those that `differences` or `surplus` list.
+        likeness: The share of runs that both sequences of each of `differences` hold, if they were paired by it.
         complete: True if `counts` has the minimum number of moved sequences. False if so many sequences are equal that
             only some pairs of them were compared.
     """
@@ -156,6 +166,7 @@ class DiffReport:
     surplus: tuple[Surplus, Surplus] | None
     more: int = 0
     complete: bool = True
+    likeness: list[float] | None = None
 
     def _repr_html_(self) -> str:
         """Return the number of differences of each kind, for notebooks."""
@@ -171,13 +182,15 @@ def diff(
     samples: bool = False,
     ignore_order: bool = False,
     limit: int = 10,
+    output: Place | None = None,
     jobs: int | None = None,
     executor: Literal["threads", "auto"] = "threads",
     progress: Progress | None = None,
 ) -> DiffReport:
     """Compare two datasets sequence by sequence. Options that only the format of the other dataset has are ignored.
     With `samples`, stored samples are compared. With `ignore_order`, multisets are, by fingerprints of 128 bits.
-    `limit` is the most differences that are listed, or examples if the order is ignored.
+    `limit` is the most differences that are listed, or examples if the order is ignored. `output` receives all of them
+    as JSON lines, with their text or IDs.
     """
     watched = progress or Progress()
     if ignore_order and samples:
@@ -193,7 +206,7 @@ def diff(
         try:
             with hands(jobs) as workers:
                 compare = _unordered if ignore_order else _ordered
-                return compare(both, limit, workers, watched)
+                return compare(both, limit, output, workers, watched)
         finally:
             both.close()
 
@@ -217,24 +230,26 @@ def open_both(
 ) -> OpenedPair:
     """Open two datasets for a comparison. Records are read once, for their fingerprints."""
     handle = tokenizer_of(tokenizer)
-    datasets = [find_one(one) for one in (a, b)]
-    formats = [group[0].format for group in datasets]
+    datasets = [find_groups(one) for one in (a, b)]
+    formats = [groups[0][0].format for groups in datasets]
     a, b = _as_rows(a, b, formats), _as_rows(b, a, formats[::-1])
     samples = samples or any(one.options.get("view") == "samples" for one in (a, b))
-    sources = [
-        open_dataset(_asked(one, group[0].format, formats, samples=samples), Reading(handle, jobs, progress), group)
-        for one, group in zip((a, b), datasets, strict=True)
+    reading = Reading(handle, jobs, progress)
+    opened = [
+        [open_dataset(_asked(one, group[0].format, formats, samples=samples), reading, group) for group in groups]
+        for one, groups in zip((a, b), datasets, strict=True)
     ]
     scratch = list[Scratch]()
-    sources = [_prepared(source, scratch, jobs, progress) for source in sources]
+    opened = [[_prepared(source, scratch, jobs, progress) for source in side] for side in opened]
+    is_text = all(source.reader.info.is_text for side in opened for source in side)
+    sources = [_joined(side, handle, jobs, is_text=is_text) for side in opened]
     packed = _pack_samples(sources)
     for source in sources if samples else ():
         if not source.reader.info.is_samples:
             name = source.format.name
             raise OptionError(f"{printable(source.paths[0])}: {name} stores no samples here. Leave out --samples")
-    texts = [source.reader.info.is_text for source in sources]
     decoder: TextDecoder | None = handle.decoder(lenient=True) if handle else None
-    if all(texts):
+    if is_text:
         decoder = ByteLevelDecoder({byte: bytes([byte]) for byte in range(256)}, lenient=True)
     labeled = [axis for axis in axes_of(sources) if axis.has_labels]
     masked = samples and len(labeled) == len(sources)
@@ -246,15 +261,37 @@ def open_both(
     def side(source: Source) -> Side:
         reader = source.reader
         if isinstance(reader, RecordReader):
-            encoder: Encoder | None = Utf8() if all(texts) else encoder_of(reader, handle)
-            if reader.info.is_text and encoder is None:
-                place = printable(source.paths[0])
-                raise OptionError(f"{place}: holds text, the other dataset holds token IDs. Add --tokenizer")
+            encoder = _encoder(source, reader, handle, is_text=is_text)
             return read_records(reader, encoder, jobs, progress, processes=executor == "auto")
         return AxisSide(reader, _beside(reader, masked=masked, packed=packed, has_borders=has_borders))
 
-    unit, scale = ("bytes", 4) if all(texts) else ("tokens", 1)
+    unit, scale = ("bytes", 4) if is_text else ("tokens", 1)
     return OpenedPair(sources[0], sources[1], side(sources[0]), side(sources[1]), decoder, unit, scale, tuple(scratch))
+
+
+def _encoder(source: Source, reader: RecordReader, handle: TokenizerHandle | None, *, is_text: bool) -> Encoder | None:
+    """Return what makes the compared values of records: bytes of text, or IDs; None for records of IDs."""
+    encoder: Encoder | None = Utf8() if is_text else encoder_of(reader, handle)
+    if reader.info.is_text and encoder is None:
+        place = printable(source.paths[0])
+        raise OptionError(f"{place}: holds text, the other dataset holds token IDs. Add --tokenizer")
+    return encoder
+
+
+def _joined(sources: Sequence[Source], handle: TokenizerHandle | None, jobs: int, *, is_text: bool) -> Source:
+    """Return several sources as one, whose sequences follow each other."""
+    first = sources[0]
+    if len(sources) == 1:
+        return first
+    readers = [
+        ingested(source.reader, _encoder(source, source.reader, handle, is_text=is_text), jobs)
+        if isinstance(source.reader, RecordReader)
+        else source.reader
+        for source in sources
+    ]
+    notes = tuple(f"{printable(source.paths[0])}: {note}" for source in sources for note in source.notes)
+    paths = tuple(path for source in sources for path in source.paths)
+    return first._replace(reader=Concat(readers), paths=paths, notes=notes)
 
 
 def _beside(reader: TokenReader, *, masked: bool, packed: bool, has_borders: bool) -> Sequence[Any]:
@@ -329,11 +366,15 @@ def _asked(request: SourceRequest, mine: Format, formats: list[Format], *, sampl
 def _datasets(both: OpenedPair) -> tuple[ComparedDataset, ComparedDataset]:
     datasets = [
         ComparedDataset(
-            str(source.paths[0]), source.format.name, side.count, side.tokens, (*source.notes, *_not_compared(source))
+            _titled(source.paths), source.format.name, side.count, side.tokens, (*source.notes, *_not_compared(source))
         )
         for source, side in ((both.source_a, both.a), (both.source_b, both.b))
     ]
     return datasets[0], datasets[1]
+
+
+def _titled(paths: Sequence[Place]) -> str:
+    return f"{paths[0]} and {len(paths) - 1:,} more" if len(paths) > 1 else str(paths[0])
 
 
 def _not_compared(source: Source) -> Iterator[str]:
@@ -343,7 +384,7 @@ def _not_compared(source: Source) -> Iterator[str]:
         yield f"not compared: {boundaries_of(inner)}"
 
 
-def _ordered(both: OpenedPair, limit: int, workers: Workers, progress: Progress) -> DiffReport:
+def _ordered(both: OpenedPair, limit: int, output: Place | None, workers: Workers, progress: Progress) -> DiffReport:
     a, b = _datasets(both)
     progress.phase("comparing", a.tokens + b.tokens, both.unit)
     alignment = align(both.a, both.b, workers, progress.advance)
@@ -352,6 +393,8 @@ def _ordered(both: OpenedPair, limit: int, workers: Workers, progress: Progress)
         listed.append(difference)
         if len(listed) >= max(1, limit):
             break
+    if output is not None:
+        _write(output, both, alignment.differences())
     return DiffReport(
         identical=not listed,
         unit=both.unit,
@@ -417,13 +460,28 @@ def _excerpt(both: OpenedPair, side: Side, sequence: int, position: int, channel
 # with the order ignored
 
 
-def _unordered(both: OpenedPair, limit: int, workers: Workers, progress: Progress) -> DiffReport:
+def _unordered(both: OpenedPair, limit: int, output: Place | None, workers: Workers, progress: Progress) -> DiffReport:
     a, b = _datasets(both)
     progress.phase("hashing", a.tokens + b.tokens, both.unit)
     # 16 bytes per sequence of either side: in memory up to half of the machine's, else in a file in $TMPDIR
     prints_a, prints_b = (side.fingerprints(0, workers, progress.advance) for side in (both.a, both.b))
-    more_a, more_b = surpluses(prints_a, prints_b, limit)
-    counts: dict[Kind, int] = {"only_in_a": more_a.count, "only_in_b": more_b.count}
+    most = max(prints_a.shape[0], prints_b.shape[0]) if output is not None else max(limit, MOST)
+    more_a, more_b = surpluses(prints_a, prints_b, most)
+    changed = _alike(both, more_a, more_b)
+    in_pairs = {difference.a for difference, _ in changed}, {difference.b for difference, _ in changed}
+    left = [
+        Surplus(more.count - len(changed), tuple(n for n in more.examples if n not in paired))
+        for more, paired in zip((more_a, more_b), in_pairs, strict=True)
+    ]
+    if output is not None:
+        only_a = (Difference("only_in_a", n, None, n, n) for n in left[0].examples)
+        only_b = (Difference("only_in_b", None, n, n, n) for n in left[1].examples)
+        _write(output, both, chain((difference for difference, _ in changed), only_a, only_b))
+    more_a, more_b = (Surplus(one.count, one.examples[:limit]) for one in left)
+    listed = changed[:limit]
+    counts: dict[Kind, int] = {
+        "changed": len(changed), "only_in_a": more_a.count, "only_in_b": more_b.count,
+    }  # fmt: skip
     return DiffReport(
         identical=not any(counts.values()),
         unit=both.unit,
@@ -432,8 +490,37 @@ def _unordered(both: OpenedPair, limit: int, workers: Workers, progress: Progres
         b=b,
         same=None,
         counts={kind: count for kind, count in counts.items() if count},
-        first=None,
-        differences=[],
+        first=_first(both, listed[0][0], workers) if listed else None,
+        differences=[difference for difference, _ in listed],
         surplus=(more_a, more_b),
-        more=sum(one.count - len(one.examples) for one in (more_a, more_b)),
+        more=len(changed) - len(listed) + sum(one.count - len(one.examples) for one in (more_a, more_b)),
+        likeness=[likeness for _, likeness in listed],
     )
+
+
+def _alike(both: OpenedPair, more_a: Surplus, more_b: Surplus) -> list[tuple[Difference, float]]:
+    """Return the sequences of both sides that are versions of each other, with their likeness."""
+    numbers = more_a.examples[:MOST], more_b.examples[:MOST]
+    values = [
+        [side.values(number, 0, min(side.length(number), _LOOKED_AT)) for number in some]
+        for side, some in zip((both.a, both.b), numbers, strict=True)
+    ]
+    found = [(numbers[0][i], numbers[1][j], likeness) for i, j, likeness in pairs(*values)]
+    return [(Difference("changed", i, j, i, j), likeness) for i, j, likeness in found]
+
+
+def _write(output: Place, both: OpenedPair, differences: Iterable[Difference]) -> None:
+    """Write differences as JSON lines, with the text of the sequences, or their IDs without a decoder."""
+    with staging_for(output, overwrite=True, objection=begins_with("list of differences", b'{"kind": ')) as staging:
+        with writing(output), open(staging.path, "w", encoding="utf-8") as out:
+            for one in differences:
+                line: dict[str, object] = {"kind": one.kind, "a": one.a, "b": one.b}
+                for name, side, number in (("a", both.a, one.a), ("b", both.b, one.b)):
+                    if number is not None:
+                        values = side.values(number, 0, side.length(number))
+                        if both.decoder is None:
+                            line[f"{name}_ids"] = values.tolist()
+                        else:
+                            line[f"{name}_text"] = both.decoder.decode(values)
+                out.write(json.dumps(line, ensure_ascii=False) + "\n")
+        staging.publish()
