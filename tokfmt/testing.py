@@ -616,7 +616,7 @@ class FormatContract:
             again.close()
             stored.close()
             codes = self.format.codes()
-            findings = list(self.format.check(path, parsed))
+            findings = list(self.format.audit(path, parsed))
             assert [f for f in findings if f.severity == "error"] == []
             assert {f.code for f in findings} <= codes.keys()
 
@@ -724,7 +724,7 @@ class FormatContract:
         try:
             if deep:
                 return list(self.format.audit(place, parsed, Audit(deep=True, eos_id=self._separator)))
-            return list(self.format.check(place, parsed))
+            return list(self.format.audit(place, parsed))
         except FormatError as error:
             return [Finding.of("", error)]
 
@@ -754,7 +754,7 @@ class FormatContract:
             source = open_dataset(request, files=[found])
             reader = tokenized(source.reader, None) if isinstance(source.reader, RecordReader) else source.reader
             sequences(reader)
-            list(self.format.check(path, parse_options(self.format.read_options, request.options, self.format.name)))
+            list(self.format.audit(path, parse_options(self.format.read_options, request.options, self.format.name)))
         return calls[0]
 
     def _copies(self, folder: Path, count: int) -> None:

@@ -147,7 +147,7 @@ def test_uncounted_separators_are_recognized(tmp_path):
     source.write_text('{"input_ids": [1, 2, 3]}\n{"input_ids": [4, 5]}\n')
     tokfmt.convert(source, path, eos=0, to_format="megatron", to_eos="none", manifest=False)
     np.array([1, 2, 3, 0, 4, 5, 0], "<u2").tofile(path)
-    (found,) = FORMAT.check(path, FORMAT.read_options())
+    (found,) = FORMAT.audit(path, FORMAT.read_options())
     assert (found.code, found.message) == ("TF604", "bytes of tokens: expected 10, found 14")
     assert found.remedy.startswith("Each of 2 sequences has one token more: separators were written and not counted")
     assert "--from nanogpt --eos 0," in found.remedy
@@ -155,10 +155,10 @@ def test_uncounted_separators_are_recognized(tmp_path):
         tokfmt.open(path)
     assert tokfmt.open(path, format="nanogpt", eos=0)[:].tolist() == [[1, 2, 3], [4, 5]]
     np.array([1, 2, 3, 0, 4, 5, 6], "<u2").tofile(path)
-    (found,) = FORMAT.check(path, FORMAT.read_options())
+    (found,) = FORMAT.audit(path, FORMAT.read_options())
     assert "nanogpt" not in found.remedy
     np.array([1, 2, 3, 4, 5, 6], "<u2").tofile(path)
-    (found,) = FORMAT.check(path, FORMAT.read_options())
+    (found,) = FORMAT.audit(path, FORMAT.read_options())
     assert found.remedy == "--allow-loss tail leaves out the last 2 bytes"
 
 
@@ -192,7 +192,7 @@ def test_contradicting_sequences_file_is_a_finding(tmp_path):
 
     def told(listed):
         sizes.write_text(json.dumps(listed))
-        return [(one.code, one.path, one.message) for one in FORMAT.check(out, FORMAT.read_options())]
+        return [(one.code, one.path, one.message) for one in FORMAT.audit(out, FORMAT.read_options())]
 
     right = json.loads(sizes.read_text())
     assert told(right) == told({"no": "sequences file"}) == []
@@ -208,14 +208,14 @@ def test_contradicting_sequences_file_is_a_finding(tmp_path):
     for suffix in (".bin", ".idx"):
         (tmp_path / f"wide{suffix}").rename(out / f"wide_document{suffix}")
     ((_, _, message),) = told({**right, "wide_document": [4, 5]})
-    (finding,) = FORMAT.check(out, FORMAT.read_options())
+    (finding,) = FORMAT.audit(out, FORMAT.read_options())
     assert finding.severity == "warning"  # every prefix is right, and read without that option
     assert (
         message
         == f"prefixes of several dtypes, which upstream reads as one: expected uint16 of {first}, found int32 of wide_document"
     )
     sizes.write_text('{"00000_text')
-    assert [one.code for one in FORMAT.check(out, FORMAT.read_options())] == ["TF607"]
+    assert [one.code for one in FORMAT.audit(out, FORMAT.read_options())] == ["TF607"]
 
 
 @pytest.mark.parametrize("value", [-1, 1, 1 << 62])

@@ -488,7 +488,7 @@ def test_names_that_leave_the_folder(tmp_path, name):
     with pytest.raises(TokfmtError, match="names"):
         everything(tmp_path / "dict")
     format_ = registered.get("arrow")
-    assert next(f.code for f in format_.check(tmp_path / "saved", format_.read_options())) in ("TF687", "TF681")
+    assert next(f.code for f in format_.audit(tmp_path / "saved", format_.read_options())) in ("TF687", "TF681")
 
 
 def test_links_that_leave_the_folder(tmp_path):
@@ -672,7 +672,7 @@ def test_files_of_one_folder_that_disagree(tmp_path, other, order):
     with pytest.raises(FormatError, match=words) as caught:
         everything(tmp_path)
     format_ = registered.get("parquet")
-    found = [finding.message for finding in format_.check(tmp_path, format_.read_options())]
+    found = [finding.message for finding in format_.audit(tmp_path, format_.read_options())]
     assert found == [caught.value.statement]
     assert caught.value.path.endswith((first.name, second.name))
 
@@ -775,19 +775,19 @@ def test_bytes_behind_the_end_of_a_stream(tmp_path):
     path = stream(tmp_path / "x.arrow")
     content, format_ = path.read_bytes(), registered.get("arrow")
     assert not registered.opened(path).info.notes
-    assert not list(format_.check(path, format_.read_options()))
+    assert not list(format_.audit(path, format_.read_options()))
     for more in (content, b"\0"):
         path.write_bytes(content + more)
         reader = registered.opened(path)
         said = f"x.arrow: continues after its end marker at byte {len(content):,}: found {len(more):,} bytes? that no reader reads"
         assert reader.info.tokens == 6
         assert re.match(said, reader.info.notes[0])
-        (finding,) = format_.check(path, format_.read_options())
+        (finding,) = format_.audit(path, format_.read_options())
         assert (finding.code, finding.offset) == ("TF681", len(content))
     text = stream(tmp_path / "t.arrow", pa.table({"text": ["a"]}))
     text.write_bytes(text.read_bytes() + b"more")
     assert "after its end marker" in registered.opened(text).info.notes[0]
-    assert [finding.code for finding in format_.check(text, format_.read_options())] == ["TF681"]
+    assert [finding.code for finding in format_.audit(text, format_.read_options())] == ["TF681"]
 
 
 @pytest.mark.parametrize("new", [pa.ipc.new_stream, pa.ipc.new_file])

@@ -168,7 +168,7 @@ def test_masks(key, what, tmp_path):
 )
 def test_damage_of_raw_tokens(home, name, code, words, allow_loss, documents):
     path, format_ = FIXTURES / "bad" / home / name, registered.get(home)
-    assert [finding.code for finding in format_.check(path, format_.read_options())] == [code]
+    assert [finding.code for finding in format_.audit(path, format_.read_options())] == [code]
     if words:
         with pytest.raises(FormatError, match=words), tokfmt.open(path) as dataset:
             list(dataset)
@@ -223,7 +223,7 @@ def test_an_evaluation_file_is_refused_by_name():
 )
 def test_damage_of_llmc(name, code, words):
     path, format_ = FIXTURES / "bad" / "llmc" / name, registered.get("llmc")
-    found = list(format_.check(path, format_.read_options()))
+    found = list(format_.audit(path, format_.read_options()))
     assert [finding.code for finding in found] == [code]
     with pytest.raises(FormatError, match=words):
         tokfmt.open(path, format="llmc")
@@ -239,7 +239,7 @@ def test_damage_of_llmc(name, code, words):
 )  # fmt: skip
 def test_damage_of_megatron(name, codes):
     path, format_ = FIXTURES / "bad" / "megatron" / f"meg_{name}.idx", registered.get("megatron")
-    assert [finding.code for finding in format_.check(path, format_.read_options())] == codes
+    assert [finding.code for finding in format_.audit(path, format_.read_options())] == codes
     if {"TF601", "TF602", "TF604", "TF609"} & set(codes):
         with pytest.raises(FormatError):
             tokfmt.open(path, format="megatron")
@@ -267,7 +267,7 @@ def test_zeros_at_the_end_are_not_read_as_tokens(tmp_path):
     path.write_bytes((FIXTURES / "nanogpt" / "openwebtext" / "train.bin").read_bytes() + bytes(4000))
     with pytest.raises(FormatError, match=r"ends with 2,000 zeros"):
         tokfmt.open(path)
-    (finding,) = registered.get("nanogpt").check(path, registered.get("nanogpt").read_options())
+    (finding,) = registered.get("nanogpt").audit(path, registered.get("nanogpt").read_options())
     assert finding.code == "TF643"
 
 
@@ -313,7 +313,7 @@ def test_unfinished_document_is_kept_with_a_note(eos, tmp_path):
         assert [f"separator {eos or 50256} " in note for note in said] == [True] * cut
         if eos is None:
             format_ = registered.get("nanogpt")
-            codes = [(finding.code, finding.severity) for finding in format_.check(path, format_.read_options())]
+            codes = [(finding.code, finding.severity) for finding in format_.audit(path, format_.read_options())]
             assert codes == [("TF645", "warning")] * cut
 
 

@@ -19,7 +19,7 @@ BAD = FIXTURES / "bad/flat-tokens"
 
 
 def found(path, split=None, **options):
-    findings = list(FORMAT.check(path, ReadOptions(split=split, **options)))
+    findings = list(FORMAT.audit(path, ReadOptions(split=split, **options)))
     assert all("\n" not in f.message and not f.message.endswith(".") for f in findings)
     return [(f.code, f.severity) for f in findings]
 
@@ -119,7 +119,7 @@ def test_many_damaged_chunks_are_counted(tmp_path):
     path = write(FORMAT, tmp_path / "x.zarr", Ragged.of([[1] * 1200]), options={"chunk": 8, "split": "none"})
     for chunk in (path / "encoded_tokens").glob("[0-9]*"):
         chunk.write_bytes(b"no")
-    messages = [f.message for f in FORMAT.check(path, ReadOptions()) if f.code == "TF409"]
+    messages = [f.message for f in FORMAT.audit(path, ReadOptions()) if f.code == "TF409"]
     assert len(messages) == 101
     assert messages[100] == "has 50 more damaged chunks"
 

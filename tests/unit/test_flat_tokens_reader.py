@@ -189,7 +189,7 @@ def test_a_lost_chunk_is_an_error_of_every_reader_unless_holes_are_accepted(tmp_
         with pytest.raises(CorruptError, match=rf"{key}: is missing: 1 of \d+ chunks .*holes=fill"):
             read(FORMAT, place)
         assert glimpse([place]) is None or "starts" in key
-        assert "TF408" in {f.code for f in FORMAT.check(LocalPlace(place), ReadOptions()) if f.severity == "error"}
+        assert "TF408" in {f.code for f in FORMAT.audit(LocalPlace(place), ReadOptions()) if f.severity == "error"}
         if "encoded" in key:
             reader = read(FORMAT, place, options={"holes": "fill"})
             assert "chunks of encoded_tokens are not there and read as 0" in " ".join(reader.info.notes)
@@ -207,7 +207,7 @@ def test_a_chunk_lost_in_a_shard(tmp_path):
     path = by_zarr(tmp_path / "x.zarr", [[5, *[0] * 10, 6]], **SHARDS)
     with pytest.raises(CorruptError, match="chunk 1 is not in its shard.*holes=fill"):
         sequences(read(FORMAT, path))
-    assert "TF408" in {f.code for f in FORMAT.check(path, ReadOptions()) if f.severity == "error"}
+    assert "TF408" in {f.code for f in FORMAT.audit(path, ReadOptions()) if f.severity == "error"}
     assert sequences(read(FORMAT, path, options={"holes": "fill"})) == [[5, *[0] * 10, 6]]
 
 

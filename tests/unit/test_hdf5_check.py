@@ -32,7 +32,7 @@ def save(path, rows=None, count=..., **how):
 
 
 def codes(path):
-    found = list(FORMAT.check(path, ReadOptions()))
+    found = list(FORMAT.audit(path, ReadOptions()))
     assert all(f.severity in ("error", "warning") for f in found)
     assert all(f.path.startswith(str(path)) for f in found)
     assert all(not f.message.endswith((".", ",")) and "\n" not in f.message for f in found)
@@ -155,7 +155,7 @@ def test_segments(tmp_path):
 )
 def test_a_check_lists_what_a_reader_refuses_first(tmp_path, how, expected):
     path = save(tmp_path / "a.h5", **how)
-    findings = list(FORMAT.check(path, ReadOptions(view="samples")))
+    findings = list(FORMAT.audit(path, ReadOptions(view="samples")))
     assert {finding.code for finding in findings} == expected
     with pytest.raises(FormatError) as caught:
         FORMAT.open([path], ReadOptions(view="samples"), Hints())

@@ -147,7 +147,7 @@ def test_notes():
 
 @pytest.mark.parametrize("name", sorted(EXPECTED))
 def test_check_finds_no_error(name):
-    found = list(FORMAT.check(HOME / name, ReadOptions()))
+    found = list(FORMAT.audit(HOME / name, ReadOptions()))
     assert [f for f in found if f.severity == "error"] == []
     noted = {"multi_file": {"TF325"}, "padded_pad0_inverted": {"TF340"}, "new_packed_disjoint": {"TF342"}}
     assert {f.code for f in found} == noted.get(name, set())

@@ -541,7 +541,7 @@ def test_a_file_lost_from_a_directory_is_an_error_unless_gaps_are_accepted(tmp_p
         for view in [{}] if "layout" in options else [{}, {"view": "samples"}]:
             with pytest.raises(CorruptError, match="tokens .* are in no file: .* is missing.*gaps"):
                 opened(path, options=view)
-        assert "TF344" in {f.code for f in FORMAT.check(path, ReadOptions()) if f.severity == "error"}
+        assert "TF344" in {f.code for f in FORMAT.audit(path, ReadOptions()) if f.severity == "error"}
         for source in (opened(path, options={"gaps": "accept"}), opened(sorted(path.iterdir()))):
             assert any("are only some of those that were written" in note for note in (*source.notes, *source.inferred))
             kept = sequences(source.reader)

@@ -18,7 +18,7 @@ A, B = b'{"text": "a"}\n', '{"text": "bä"}\n'.encode()
 
 
 def check(path, **options):
-    return list(FORMAT.check(path, ReadOptions(**options)))
+    return list(FORMAT.audit(path, ReadOptions(**options)))
 
 
 def codes(found):

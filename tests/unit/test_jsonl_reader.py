@@ -194,7 +194,7 @@ def test_no_index_hides_a_document(tmp_path_factory, data):
     except CorruptError as error:
         refused = True
         assert "index=none" in str(error)
-    errors = {f.code for f in FORMAT.check(path, ReadOptions(kind="text")) if f.severity == "error"}
+    errors = {f.code for f in FORMAT.audit(path, ReadOptions(kind="text")) if f.severity == "error"}
     assert bool(errors) is refused, "check says as much as the reader"
     assert texts(reader(path, kind="text", index="none")) == expected
 

@@ -79,7 +79,7 @@ def test_ambiguous_blend_list_is_refused(tmp_path, words, says):
     path.write_text(words)
     with pytest.raises(FormatError, match=says):
         tokfmt.open(path, format="megatron")
-    findings = list(FORMAT.check(path, FORMAT.read_options()))
+    findings = list(FORMAT.audit(path, FORMAT.read_options()))
     assert [finding.code for finding in findings] == ["TF601"]
     assert says in findings[0].message
 
@@ -110,7 +110,7 @@ def test_a_pair_without_its_index_says_so_by_any_name(tmp_path, idx, named):
     says = "no such file" if idx is None else f"ends too early at byte {len(idx)}: expected {34 - len(idx)} more bytes"
     with pytest.raises(FormatError, match=rf"a_text_document\.idx: .*{says}\. Without it .*write the dataset again"):
         tokfmt.open(tmp_path / named)
-    (finding,) = FORMAT.check(tmp_path / named, FORMAT.read_options())
+    (finding,) = FORMAT.audit(tmp_path / named, FORMAT.read_options())
     assert finding.code == "TF601"
 
 

@@ -51,7 +51,7 @@ def layout(path, **options):
 
 
 def codes(path, **options):
-    return [finding.code for finding in FORMAT.check(path, ReadOptions(**options))]
+    return [finding.code for finding in FORMAT.audit(path, ReadOptions(**options))]
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_merged(made, shifts, base, name, entry):
 
 
 def test_finding_of_a_merge():
-    [finding] = FORMAT.check(GOOD / "E_D_2byte_gpt2.pbin", ReadOptions())
+    [finding] = FORMAT.audit(GOOD / "E_D_2byte_gpt2.pbin", ReadOptions())
     assert (finding.code, finding.severity, finding.offset) == ("TF107", "error", 1362)
     assert finding.message == (
         "index entry 5 at byte 1,362: expected offset 204, found 192 (merged by a tool that shifts later files by 12 bytes)"
@@ -170,7 +170,7 @@ def test_one_changed_byte_never_changes_what_is_read_by_much(made):
                 found = stored(path)
             except FormatError as error:
                 assert "\n" not in str(error)
-                assert any(f.severity == "error" for f in FORMAT.check(path, ReadOptions()))
+                assert any(f.severity == "error" for f in FORMAT.audit(path, ReadOptions()))
             else:
                 assert found == DOCUMENTS or (at == 8 and value == 1)
 
@@ -196,7 +196,7 @@ def test_common_last_id_is_not_called_a_separator(made):
 def test_check_of_how_documents_end(made):
     documents = [*DOCUMENTS, [1, 2, 3], [4, 4], [7, EOS]]
     path = made(struct.pack("<QI", 44, 2), data(documents, "<H"), index(documents, 2))
-    [finding] = FORMAT.check(path, ReadOptions())
+    [finding] = FORMAT.audit(path, ReadOptions())
     assert (finding.code, finding.severity) == ("TF116", "warning")
     assert finding.message == "2 of 7 documents do not end with 50,256, as most do (first: document 4)"
     assert path.read_bytes()[finding.offset : finding.offset + 2] == struct.pack("<H", 3)
@@ -230,7 +230,7 @@ def test_check_of_bad_files(name, monkeypatch):
     monkeypatch.chdir(BAD)
     case = EXPECTED[name]
     options = ReadOptions(**case.get("options", {}))
-    found = list(FORMAT.check((BAD / name).relative_to(BAD), options))
+    found = list(FORMAT.audit((BAD / name).relative_to(BAD), options))
     errors = [f for f in found if f.severity == "error"]
     if "error" in case:
         said = [f"{name}: {f.message}. {f.remedy}" for f in errors]

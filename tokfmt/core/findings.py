@@ -151,11 +151,17 @@ def codes_beside(module: str) -> Mapping[str, Code]:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A repair of a finding: the dataset is written again, or bytes of it are replaced."""
+    """A repair of a finding: the dataset is written again, or bytes of a copy are replaced.
+
+    `patch(copy, options, dry_run=...)` replaces bytes, because writing again could change more than a few. It raises
+    FormatError unless what is correct is certain, and changes nothing with `dry_run`. Of a format, all repairs have the
+    same patch, or none.
+    """
 
     how: str  # the change, a sentence without a full stop ("the index is made from the lengths of the documents")
     # read options that are needed to read the damaged dataset
     options: Mapping[str, object] = field(default_factory=dict)
+    patch: Callable[..., None] | None = None
 
 
 I = TypeVar("I")  # noqa: E741 - an item

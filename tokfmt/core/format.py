@@ -577,7 +577,7 @@ class Format(ABC):
 
     # Checks, repairs and the parts of files
 
-    def audit(self, path: Place, options: Any, how: Audit) -> Iterator[Finding]:
+    def audit(self, path: Place, options: Any, how: Audit = Audit()) -> Iterator[Finding]:  # noqa: B008 - frozen
         """Yield every finding, in bounded memory. Never raises for damaged content.
 
         Reads headers, indexes and sizes. If `how.deep`, it reads all tokens as well.
@@ -593,10 +593,6 @@ class Format(ABC):
         finally:
             inspection.close()
 
-    def check(self, path: Place, options: Any) -> Iterator[Finding]:
-        """Yield the findings of `audit` without decoding all tokens."""
-        return self.audit(path, options, Audit())
-
     def codes(self) -> Mapping[str, Code]:
         """Return every code that a finding may have, with its explanation for `check --explain`.
 
@@ -605,23 +601,15 @@ class Format(ABC):
         return next(filter(None, (codes_beside(kind.__module__) for kind in type(self).__mro__)), {})
 
     def repairs(self) -> Mapping[str, Repair]:
-        """Return the repair for each code that a rewrite fixes: read with the repair's options, then write again.
+        """Return the repair for each code that has one: its options, with which the dataset is read, or its patch.
 
-        `docs/inspect.md` has a table of the repairs of all formats of tokfmt. A format has repairs, or patches.
+        `docs/inspect.md` has a table of the repairs of all formats of tokfmt.
         """
         return {}
 
     def repaired_with(self, path: Place, options: Any) -> Mapping[str, object]:
         """Return write options that keep the token IDs of a repaired dataset as they are stored."""
         return {}
-
-    def patches(self) -> Mapping[str, Repair]:
-        """Return the codes that `patch` fixes in place, because writing again could change more than a few bytes."""
-        return {}
-
-    def patch(self, copy: Path, options: Any, *, dry_run: bool = False) -> None:
-        """Fix a copy of a dataset in place if what is correct is certain; with `dry_run`, change nothing."""
-        raise TypeError(f"the format {self.name} names patches, and defines no patch")
 
     def sections(self, path: Place, options: Any) -> Sequence[Section] | None:
         """Return the parts of the files in order, for `show --raw` and the browser; None if the format defines none.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -103,8 +103,8 @@ def fix(
     partial = ""
     if plan.hopeless:
         after, partial = job.saved()
-    elif plan.format.patches() and plan.once is None:
-        after = job.patched()
+    elif plan.patch is not None and plan.once is None:
+        after = job.patched(plan.patch)
     else:
         after = job.rewritten()
     return FixReport(after.path, dict(job.done), after, partial)
@@ -139,16 +139,17 @@ def repairable(report: CheckReport, request: CheckRequest) -> Saved:
 def _plan(report: CheckReport, dataset: SourceFiles, request: CheckRequest) -> _Plan:
     """Return how a checked dataset is repaired."""
     format_ = dataset.format
-    repairs = format_.patches() or format_.repairs()
+    repairs = format_.repairs()
     errors = {finding.code for finding in report.findings if finding.severity == "error"}
     hopeless = sorted(errors - repairs.keys())
     chosen = {code: repairs[code] for code in sorted(report.counts) if code in repairs and not hopeless}
     path = local_path(report.path, "a dataset to repair")
     source, _ = found_as_written(dataset, request.source)  # the copy has no manifest
     written = {name: value for name, value in source.options.items() if name not in request.source.options}
-    fixed = hopeless or format_.read_only or (chosen and format_.patches())  # A second run takes the copy of the first.
+    patch = next((repair.patch for repair in repairs.values()), None)
+    fixed = hopeless or format_.read_only or (chosen and patch)  # A second run takes the copy of the first.
     once = None if fixed else report.doubled
-    return _Plan(path, format_, replace(request, source=source), written, chosen, hopeless, once)
+    return _Plan(path, format_, replace(request, source=source), written, chosen, hopeless, once, patch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +163,7 @@ class _Plan:
     chosen: Mapping[str, Repair]  # by the codes of their findings
     hopeless: Sequence[str]  # codes of errors without a certain repair: only complete sequences are saved
     once: int | None = None  # the separator of which documents that have two keep one
+    patch: Callable[..., None] | None = None  # see `Repair`
 
     def source(self, path: Path, eos: EosChoice, allow_loss: frozenset[str] = frozenset()) -> SourceRequest:
         """Return a request for the dataset or its copy, with the read options that the repairs need."""
@@ -179,8 +181,8 @@ class _Plan:
         """Open the dataset as the repair does, and write nothing."""
         if self.hopeless:
             self.part()
-        elif self.format.patches():
-            self.format.patch(self.path, read_options(self.format, self.patch_source()), dry_run=True)
+        elif self.patch is not None:
+            self.patch(self.path, read_options(self.format, self.patch_source()), dry_run=True)
         else:
             open_dataset(self.source(self.path, "none")).reader.close()
 
@@ -281,7 +283,7 @@ class _Job:
         report = self._converted(request, self.plan.written, as_stored=opened.separator.eos_id is None)
         return report, opened.partial.sentence() if opened.partial else ""
 
-    def patched(self) -> CheckReport:
+    def patched(self, patch: Callable[..., None]) -> CheckReport:
         """Copy the files byte by byte, patch the copy in place, check it, and publish it."""
         source = self.plan.patch_source()
         files = find_sources(source)
@@ -303,7 +305,7 @@ class _Job:
             with writing(self.destination):
                 _copy(self.plan.format, self.plan.path, staging.path)
             try:
-                self.plan.format.patch(staging.path, read_options(self.plan.format, source))
+                patch(staging.path, read_options(self.plan.format, source))
             except TokfmtError as error:
                 why = str(error).replace(str(staging.path), str(self.plan.path))
                 raise ConversionError(f"{printable(self.plan.path)}: not repaired: {why}") from error

@@ -66,8 +66,7 @@ class FlatTokens(Format):
     glimpse = LazyAttribute("tokfmt.formats.flat_tokens.inspection", "glimpse")
     writer = LazyAttribute("tokfmt.formats.flat_tokens.writer", "FlatTokensWriter")
     writer_traits = LazyAttribute("tokfmt.formats.flat_tokens.writer", "traits")
-    patches = LazyAttribute("tokfmt.formats.flat_tokens.check", "PATCHES")
-    patch = LazyAttribute("tokfmt.formats.flat_tokens.check", "patch")
+    repairs = LazyAttribute("tokfmt.formats.flat_tokens.check", "REPAIRS")
 
     def sniff(self, probe: Probe) -> Confidence | None:
         if not probe.is_directory:

@@ -28,13 +28,6 @@ from tokfmt.formats.zarr_arrays.array import Array
 from tokfmt.formats.zarr_arrays.store import Directory
 from tokfmt.wording import printable
 
-PATCHES: Mapping[str, Repair] = {
-    "TF403": Repair("max_token_id was set to the largest ID"),
-    "TF405": Repair("start bits were set from seq_starts"),
-    "TF407": Repair("max_token_id was set to the largest ID"),
-}
-
-
 _REPORTED = 100  # damaged chunks of an array that are reported one by one
 
 
@@ -315,3 +308,10 @@ def _set_bits(tokens: Array, offsets: Offsets, *, dry_run: bool) -> None:
         part &= ~np.uint32(1)
         flip_starts(part, offsets, start)
         local_path(stored.path, "a store to repair").write_bytes(ENCODERS[codec](items.astype(layout.dtype)))
+
+
+REPAIRS: Mapping[str, Repair] = {
+    "TF403": Repair("max_token_id was set to the largest ID", patch=patch),
+    "TF405": Repair("start bits were set from seq_starts", patch=patch),
+    "TF407": Repair("max_token_id was set to the largest ID", patch=patch),
+}

@@ -60,8 +60,7 @@ class Hdf5(Format):
     writer = LazyAttribute("tokfmt.formats.hdf5.writer", "make_writer")
     writer_traits = LazyAttribute("tokfmt.formats.hdf5.writer", "traits")
     row_traits = LazyAttribute("tokfmt.formats.hdf5.writer", "row_traits")
-    patches = LazyAttribute("tokfmt.formats.hdf5.check", "PATCHES")
-    patch = LazyAttribute("tokfmt.formats.hdf5.check", "set_examples")
+    repairs = LazyAttribute("tokfmt.formats.hdf5.check", "REPAIRS")
 
     def sniff(self, probe: Probe) -> Confidence | None:
         if probe.is_directory:

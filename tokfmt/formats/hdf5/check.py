@@ -26,9 +26,6 @@ from tokfmt.formats.hdf5_arrays.container import library_errors
 from tokfmt.formats.hdf5_arrays.places import DEFLATE
 from tokfmt.formats.hdf5_arrays.table import Rows, Table, Values
 
-PATCHES: Mapping[str, Repair] = {"TF308": Repair("n_examples was set to the number of samples")}
-
-
 Flags = NDArray[np.bool_]
 
 
@@ -416,3 +413,6 @@ def set_examples(copy: Place, options: ReadOptions, *, dry_run: bool = False) ->
         with library_errors(file), h5py.File(local_path(file, "an HDF5 file"), "r+", locking=False) as handle:
             handle.attrs.pop("n_examples", None)
             handle.attrs["n_examples"] = count
+
+
+REPAIRS: Mapping[str, Repair] = {"TF308": Repair("n_examples was set to the number of samples", patch=set_examples)}
