@@ -42,7 +42,7 @@ def test_rules_equal_their_definitions(texts, rules):
     assert rejections(texts, rules) == [judged(text, rules) for text in texts]
 
 
-@pytest.mark.parametrize("rule", FilterRules.__dataclass_fields__)
+@pytest.mark.parametrize("rule", [rule for rule in FilterRules.__dataclass_fields__ if "tokens" not in rule])
 @given(text=TEXTS)
 def test_equal_to_a_threshold_stays(rule, text):
     value = value_of(text, rule)

@@ -190,7 +190,7 @@ class TextRecipe(RecordReader):
 
     def unprepared(self) -> OptionError:
         """Return the error of a command that needs the sequences or samples of the recipe."""
-        reason = "text" if self._readers else 'dedup = "exact"'
+        reason = "text" if self._readers else "a filter" if self.file.dedup == "none" else 'dedup = "exact"'
         return OptionError(
             f"{printable(self.file.where)}: is a recipe with {reason}, whose samples exist once it is stored. "
             f"tokfmt convert {printable(self.file.where)} DST stores it, tokfmt recipe shows its sources"

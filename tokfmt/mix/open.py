@@ -150,7 +150,7 @@ def _laid(
     vocabulary = _agreed_vocabulary(opened, handle, hints.allow_loss)
     made_by, mixed = agreed_tokenizer(opened, handle, hints.allow_loss)
     of_ids = [source for source in sources if isinstance(source, TokenSource)]
-    if len(of_ids) < len(sources) or file.dedup != "none":
+    if len(of_ids) < len(sources) or file.dedup != "none" or any(entry.filter for entry in file.sources):
         return TextRecipe(file, sources, handle, made_by), opened, mixed
     of_ids = with_quotas(file, of_ids)
     if file.seq_len is not None:
@@ -303,7 +303,7 @@ def _opened(
     parts = open_datasets(request, Reading(handle, hints.jobs, collect_invalid=hints.collect_invalid), datasets)
     for part in parts:
         _refuse_other_recipe(part, handle, hints.allow_loss)
-    kinds = _kinds(entry, parts)
+    kinds = _kinds(file, entry, parts)
     if "text" in kinds:
         return _text_source(file, entry, parts, datasets, handle), parts
     if handle is not None and entry.select is None and "tokenizers" not in hints.allow_loss:
@@ -395,14 +395,15 @@ def _token_source(
     )
 
 
-def _kinds(entry: SourceEntry, parts: Sequence[Opened]) -> set[str]:
+def _kinds(file: RecipeFile, entry: SourceEntry, parts: Sequence[Opened]) -> set[str]:
     """Return the kinds of records that a source holds: "text", "ids" or both."""
     kinds = {"text" if part.reader.info.is_text else "ids" for part in parts}
     if (entry.filter or len(kinds) > 1) and not any(map(_holds_ids, parts)):
         kinds.discard("ids")  # "ids" is only the default of files without a record
-    if entry.filter and "ids" in kinds:
+    if "ids" in kinds and not all(rules.is_on_tokens for _, rules in filters_of(file, entry)):
         raise OptionError(
-            "its filter has rules on text, but it holds token IDs. Remove the filter, or give a source of text"
+            "its filter has rules on text, but it holds token IDs. Use min_tokens and max_tokens alone, or give a "
+            "source of text"
         )
     return kinds
 

@@ -36,7 +36,7 @@ from tokfmt.files.place import Place
 from tokfmt.mix.cache import Column
 from tokfmt.mix.deferred import leaves_of
 from tokfmt.mix.documents import Documents, TextPart, TokenSource, notes_on_quota, passes_in_quota, quota_of, with_quota
-from tokfmt.mix.draft import TextRecipe, TextSource
+from tokfmt.mix.draft import TextRecipe, TextSource, filters_of
 from tokfmt.mix.draw import Drawing, Kept, draw, in_order
 from tokfmt.mix.rejects import Rejects
 from tokfmt.mix.report import Row, row_of, row_of_ids
@@ -212,7 +212,7 @@ class Preparation:
             if self.rejects is not None:
                 self._reject(self.rejects, number, source, read, drawing)
             return self._drawn(number, source, read, drawing)
-        if self.kept is not None:
+        if self.kept is not None or self.draft.file.sources[number].filter:
             read, drawing = self._draw(number, self._compared(number, source))
             if self.rejects is not None:
                 self._reject(self.rejects, number, source, read, drawing)
@@ -384,7 +384,8 @@ class Preparation:
             contents = self._texts(source, numbers, whole=read.numbers is None)
         else:
             rejects.begin(number, source.name, *self._parts_of_ids(number, source))
-            (axis, _), size = read.those(drawing.looked & ~drawing.chosen), len(out)
+            left, size = drawing.looked & ~drawing.chosen, len(out)
+            axis = Chosen(source.reader, lambda a, b: left[a:b])
             contents = ((ids.tolist(), -1) for batch in batches(axis, 0, size) for ids in batch)
         for a, b in windows(0, len(out), _LISTED):
             entries = read.entries[out[a:b]]
@@ -447,17 +448,19 @@ class Preparation:
         return FilterChain(source.filters, self.kept is not None)
 
     def _compared(self, number: int, source: TokenSource) -> ReadRecords:
-        """Return the entries of a source of token IDs, with a hash of each sequence."""
+        """Return the entries of a source of token IDs, with a hash of each sequence if equal ones are left out."""
+        sieve = FilterChain(filters_of(self.draft.file, self.draft.file.sources[number]), self.kept is not None)
         count, path, workers = source.info.sequences, self.home / f"entries-{number}", self.workers
         self.progress.phase(f"comparing {printable(source.name)}", source.info.tokens, "tokens")
         with open(path, "wb") as file:
             file.truncate(count * ENTRY.itemsize)
         ranges = list(windows(0, count, _RANGE))
-        for tokens in workers.map(_hash, (source.reader, path), ranges):
+        for tokens in workers.map(_look_at, (source.reader, path, sieve), ranges):
             self.progress.advance(tokens)
-        return ReadRecords(
-            source.reader, np.memmap(path, ENTRY, "r") if count else np.empty(0, ENTRY), FilterChain(hashed=True)
-        )
+        entries = np.memmap(path, ENTRY, "r") if count else np.empty(0, ENTRY)
+        passed = entries["rule"] == 0
+        axis = source.reader if passed.all() else Chosen(source.reader, lambda a, b: passed[a:b])
+        return ReadRecords(axis, entries, sieve)
 
     def _drawn(self, number: int, source: TextSource | TokenSource, read: ReadRecords, drawing: Drawing) -> TokenSource:
         """Return a source with the documents that were drawn, in as many passes as its quota needs; report its row."""
@@ -583,21 +586,23 @@ def _joined(shards: Sequence[Shard], path: Path) -> NDArray[np.void]:
     return np.memmap(path, ENTRY, "r") if path.stat().st_size else np.empty(0, ENTRY)
 
 
-def _hash(shared: tuple[TokenReader, Path], interval: tuple[int, int]) -> int:
+def _look_at(shared: tuple[TokenReader, Path, FilterChain], interval: tuple[int, int]) -> int:
     """Write the entries of some sequences of token IDs, and return their number of tokens."""
     from xxhash import xxh3_128_digest
 
-    (reader, path), (first, last) = shared, interval
-    entries, done = np.zeros(last - first, ENTRY), 0
+    (reader, path, sieve), (first, last) = shared, interval
+    entries, done, tokens = np.zeros(last - first, ENTRY), 0, 0
     for batch in batches(reader, first, last):
         lengths = np.diff(batch.offsets)
-        digests = b"".join(xxh3_128_digest(np.ascontiguousarray(sequence, "<u4").data, seed=1) for sequence in batch)
-        words = np.frombuffer(digests, "<u8").reshape(-1, 2)
         part = entries[done : done + len(lengths)]
-        part["tokens"] = part["chars"] = lengths
-        part["high"], part["low"] = words[:, 0], words[:, 1]
+        part["chars"], tokens = lengths, tokens + int(lengths.sum())
+        sieve.judge_lengths(part, lengths)
+        if sieve.hashed:
+            contents = (np.ascontiguousarray(sequence, "<u4").data for sequence in batch)
+            words = np.frombuffer(b"".join(xxh3_128_digest(one, seed=1) for one in contents), "<u8").reshape(-1, 2)
+            part["high"], part["low"] = words[:, 0], words[:, 1]
         done += len(lengths)
     with open(path, "r+b") as file:
         file.seek(first * ENTRY.itemsize)
         file.write(entries.data)
-    return int(entries["tokens"].sum(dtype=np.int64))
+    return tokens

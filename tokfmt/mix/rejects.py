@@ -26,6 +26,7 @@ from tokfmt.files.place import Place, Url
 from tokfmt.mix.documents import TextPart
 from tokfmt.mix.draw import Kept
 from tokfmt.mix.language import RecipeFile
+from tokfmt.text.filter_rules import TOKEN_RULES, FilterRules
 from tokfmt.text.filters import FilterChain, value_of
 
 
@@ -82,7 +83,7 @@ class Rejects:
                     "byte_offset": None if byte < 0 else byte,
                     "filter": filter_,
                     "rule": name,
-                    "value": value_of(content, filters[filter_], name) if rule and isinstance(content, str) else None,
+                    "value": _value(content, filters[filter_], name) if rule else None,
                     "twin": None if rule else self._twin(*twin),
                     "text" if isinstance(content, str) else "ids": content,
                 }
@@ -92,6 +93,13 @@ class Rejects:
     def _twin(self, source: int, record: int) -> dict[str, Any]:
         files = self._files[source]
         return {"source": files.name, **files.locate(record)}
+
+
+def _value(content: str | list[int], rules: FilterRules, rule: str) -> float | None:
+    """Return the value of a text or of token IDs under a rule; None if it is not kept, as the tokens of a text."""
+    if isinstance(content, list):
+        return len(content)
+    return None if rule in TOKEN_RULES else value_of(content, rules, rule)
 
 
 def _seen_from(home: Place, file: Place) -> str:

@@ -11,6 +11,8 @@ first rule, in the order below, that it breaks.
                           4; 0 if all is white space
     min_word_diversity    distinct words over words, of the first 1,000; 1 without any word
     max_word_share        share of the most frequent word among the first 1,000; 0 without any word
+    min_tokens            tokens, without separators; token IDs can be judged by these two alone
+    max_tokens            the same
 
 White space is where `str.split` splits. For languages that write without spaces, set no word rules. Usual values are 50
 words, 200 characters, 0.3, 0.2, 0.1 and 0.3. The rules are the four heuristics that the card of the stage-1 corpus
@@ -37,7 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.ragged import offsets_of, true_at
-from tokfmt.text.filter_rules import FilterRules
+from tokfmt.text.filter_rules import TOKEN_RULES, FilterRules
 
 FIRST_WORDS = 1000
 """Number of words at the start of a text that `min_word_diversity` and `max_word_share` read."""
@@ -120,6 +122,17 @@ class FilterChain:
             found["high"], found["low"] = words[:, 0], words[:, 1]
         return found
 
+    def judge_lengths(self, entries: NDArray[np.void], lengths: NDArray[np.int64]) -> None:
+        """Write the lengths in tokens of entries that broke no rule to them, 0 for those that break one on tokens."""
+        entries["tokens"] = lengths
+        for number, (_, rules) in enumerate(self.filters):
+            for name in TOKEN_RULES:
+                if (limit := getattr(rules, name)) is not None:
+                    broken = lengths < limit if name.startswith("min_") else lengths > limit
+                    broken &= entries["rule"] == 0
+                    entries["rule"][broken] = number * len(_RULES) + _RULES.index(name) + 1
+                    entries["tokens"][broken] = 0
+
     def rule(self, number: int) -> tuple[str, str]:
         """Return the names of filter and rule by the number in an entry, from 1."""
         which, rule = divmod(number - 1, len(_RULES))
@@ -156,7 +169,7 @@ def _judge(texts: Sequence[str], lengths: NDArray[np.int64], rules: FilterRules)
     characters = _Long(texts[0]) if len(texts) == 1 and len(texts[0]) > _BATCH else _Characters(texts, lengths)
     for name in _RULES:
         limit = getattr(rules, name)
-        if limit is None:
+        if limit is None or name in TOKEN_RULES:
             continue
         values, exact = getattr(characters, name)()
         for k in np.flatnonzero(values < limit if name.startswith("min_") else values > limit).tolist():

@@ -357,7 +357,15 @@ def _sifted(sieve: FilterChain, encoder: Encoder, texts: Sequence[str]) -> tuple
     passed = np.flatnonzero(entries["rule"] == 0)
     with _numbered(passed):
         found = encoder.marked([texts[k] for k in passed.tolist()])
-    entries["tokens"][passed] = np.diff(found.ragged.offsets)
+    lengths, judged = np.diff(found.ragged.offsets), entries[passed]
+    sieve.judge_lengths(judged, lengths)
+    entries[passed] = judged
+    kept = judged["rule"] == 0
+    if not kept.all():
+        tokens = np.repeat(kept, lengths)
+        marks = None if found.marks is None else found.marks[tokens]
+        ragged = Ragged(found.ragged.tokens[tokens], offsets_of(lengths[kept]))
+        found = found._replace(ragged=ragged, marks=marks)
     return entries, found
 
 
