@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import functools
+import re
 import warnings
 from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
@@ -109,8 +110,15 @@ def get(name: str) -> Format:
     """Return the format of a name."""
     point = _points().get(name)
     if point is None:
-        known = names()
-        titled = next((one.name for one in list_formats() if name.lower() in one.title.lower().split()), None)
+        known, word = names(), name.lower().removeprefix(".")
+        titled = next(
+            (
+                one.name
+                for one in list_formats()
+                if f".{word}" in one.extensions or word in re.findall(r"[\w.-]+", one.title.lower())
+            ),
+            None,
+        )
         near = titled or nearest(name, known)
         raise OptionError(f"no format {name!r} (known: {', '.join(known)})", name=name, nearest=near)
     if _is_own(point):

@@ -109,3 +109,16 @@ def test_no_format_of_tokfmt_has_losses_of_its_own():
     own = [format_ for format_ in tokfmt.list_formats() if type(format_).__module__.startswith("tokfmt.")]
     assert own
     assert not any(format_.losses for format_ in own)
+
+
+@pytest.mark.parametrize(
+    ("word", "name"),
+    [("numpy", "array"), ("npy", "array"), ("zarr", "flat-tokens"), ("h5", "hdf5"), ("pbin", "modalities")],
+)
+def test_a_name_that_people_use_for_a_format_leads_to_it(word, name):
+    done = run("convert", PACK, "nowhere.x", "--to", word, check=2)
+    assert f"Did you mean {name}?" in done.stderr
+
+
+def test_the_words_of_a_table_lead_to_its_keys():
+    assert "Did you mean max_id?" in run("stats", PACK, "--expect", "largest_id < 3", check=2).stderr

@@ -225,9 +225,9 @@ class _Style:
 
 
 def _write_sequence(shown: Shown, style: _Style) -> None:
-    """Print one sequence, with a heading unless `style.bare`."""
+    """Print one sequence, with a heading unless `style.bare`; its origins are below the heading."""
     has_ids = shown.decoding.reader is not None
-    if not style.bare:
+    if not style.bare or shown.origins is not None:
         heading = counted(shown.length, "token" if has_ids else "character")
         if shown.found is not None:
             heading += f", found at {shown.found[0]:,}..{shown.found[1]:,}"

@@ -477,7 +477,9 @@ def _keys(kind: type, prefix: str) -> Iterator[tuple[str, type]]:
 def checked_key(key: str) -> str:
     """Return a key that exists."""
     if key not in known_keys():
-        near = nearest(key, known_keys()) or next((one for one in known_keys() if one.startswith(f"{key}.")), None)
+        near = nearest(key.replace("largest", "max"), known_keys()) or next(
+            (one for one in known_keys() if one.startswith(f"{key}.")), None
+        )
         raise OptionError(f"tokfmt stats has no value {key!r}", name=key, nearest=near)
     return key
 
