@@ -244,6 +244,7 @@ def convert(
     overwrite: bool = False,
     verify: bool = False,
     dry_run: bool = False,
+    scale: int | None = None,
     manifest: bool = True,
     recursive: bool = False,
     ignore_manifest: bool = False,
@@ -297,6 +298,7 @@ def convert(
         overwrite: Replace an existing destination in one step.
         verify: Read the destination back and compare it before it appears.
         dry_run: Return what would be done, and write nothing.
+        scale: Bytes of sources to estimate for in a dry run, if they are like these (default: these sources).
         manifest: Write `DST.tokfmt.json`.
         recursive: Read subdirectories too.
         ignore_manifest: Continue if a manifest contradicts its source.
@@ -353,6 +355,7 @@ def convert(
             overwrite=overwrite,
             verify=verify,
             dry_run=dry_run,
+            scale=count("scale", scale),
             manifest=manifest,
             resume=resume,
             ledger=ledger,

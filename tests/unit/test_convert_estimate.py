@@ -11,6 +11,7 @@ from paths import CORPUS, TOKENIZER
 
 import tokfmt
 from tokfmt.commands.convert.estimate import SomeRecords
+from tokfmt.errors import OptionError
 
 
 @pytest.mark.parametrize("name", ["plain.jsonl", "packed.jsonl.gz", "table.parquet"])
@@ -40,3 +41,20 @@ def test_an_estimate_is_exact_if_all_is_read(tmp_path):
         assert (found["sequences"], found["tokens"], found["is_exact"]) == (done.sequences, done.tokens, True)
         assert found["size_bytes"] == size
         assert found["scratch_bytes"] == (4 * done.tokens + 8 * done.sequences if source == CORPUS else 0)
+
+
+def test_an_estimate_is_scaled_to_other_sources(tmp_path):
+    texts = [f"text number {number}" for number in range(300)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    size = (tmp_path / "a.jsonl").stat().st_size
+    how = {"tokenizer": str(TOKENIZER), "dry_run": True}
+    plain, many = (
+        tokfmt.convert(tmp_path / "a.jsonl", tmp_path / "o.pbin", scale=scale, **how).plan["estimate"]
+        for scale in (None, 1000 * size)
+    )
+    assert (plain["scaled_to"], many["scaled_to"]) == (None, 1000 * size)
+    for name in ("sequences", "tokens", "size_bytes"):
+        assert many[name] == 1000 * plain[name]
+    assert not many["is_exact"] and 0 < plain["memory_bytes"] <= many["memory_bytes"] < 4 << 30
+    with pytest.raises(OptionError):
+        tokfmt.convert(tmp_path / "a.jsonl", tmp_path / "o.pbin", scale=5, tokenizer=str(TOKENIZER))

@@ -55,6 +55,9 @@ def _check_stdout(request: Request) -> None:
 
 def check_options(request: Request, destination: Destination) -> None:
     """Refuse options that do not go together."""
+    if request.scale is not None and not request.dry_run:
+        problem = "estimates for sources of another size, and writes nothing"
+        raise OptionError(f"--scale {problem}. Add --dry-run", name="scale")
     arrangement = request.arrangement
     if request.task and not arrangement.plain:
         option, why = "shares in --split", "--finish publishes one destination, and splits are several"

@@ -161,9 +161,12 @@ def convert_files(
 
 def _estimate(request: Request, inputs: Inputs, axis: TokenReader | None) -> Estimate | str:
     """Return what a run takes; see `estimate.estimated`."""
-    from tokfmt.commands.convert.estimate import estimated
+    from tokfmt.commands.convert.estimate import estimated, scaled
 
-    return estimated(request, inputs, axis, _write_tokens)
+    found = estimated(request, inputs, axis, _write_tokens)
+    if request.scale is None or isinstance(found, str):
+        return found
+    return scaled(found, sum(identity.size for identity in inputs.before.values()), request.scale)
 
 
 def _run_in_tasks(

@@ -6,6 +6,7 @@ tokens, bytes and CPU time are scaled to the sources. The counts of sources of t
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -145,7 +146,24 @@ class _Trial:
             cpu_seconds=seconds / share,
             read_bytes=self.read(),
             places=self.places,
+            memory_bytes=1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+            scaled_to=None,
         )
+
+
+def scaled(found: Estimate, sources: int, wanted: int) -> Estimate:
+    """Return an estimate for sources of so many bytes that are like those of another estimate."""
+    factor = wanted / max(1, sources)
+    return {
+        **found,
+        "sequences": round(found["sequences"] * factor),
+        "tokens": round(found["tokens"] * factor),
+        "is_exact": False,
+        "size_bytes": round(found["size_bytes"] * factor),
+        "scratch_bytes": round(found["scratch_bytes"] * factor),
+        "cpu_seconds": found["cpu_seconds"] * factor,
+        "scaled_to": wanted,
+    }
 
 
 def _size(directory: Path) -> int:

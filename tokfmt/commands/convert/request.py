@@ -44,6 +44,7 @@ class Request:
     overwrite: bool = False
     verify: bool = False
     dry_run: bool = False
+    scale: int | None = None  # bytes of sources that a dry run estimates for
     manifest: bool = True
     region: int = REGION  # tokens that one worker writes at a time
     resume: bool = False
@@ -146,6 +147,8 @@ class Estimate(TypedDict):
         cpu_seconds: The CPU time of all workers together.
         read_bytes: The bytes of text, or of IDs in memory, that the trial read; of compressed text, as it is stored.
         places: The number of places that the trial read.
+        memory_bytes: The largest memory of this process so far, with the trial by one worker.
+        scaled_to: The bytes of the sources that the other values are scaled to; None for the sources as they are.
     """
 
     sequences: int
@@ -156,6 +159,8 @@ class Estimate(TypedDict):
     cpu_seconds: float
     read_bytes: int
     places: int
+    memory_bytes: int
+    scaled_to: int | None
 
 
 class Plan(TypedDict, total=False):

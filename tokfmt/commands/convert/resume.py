@@ -57,6 +57,7 @@ _FREE = {
     "overwrite",
     "verify",
     "dry_run",
+    "scale",
     "spool",
     "manifest",
     "resume",
