@@ -23,7 +23,7 @@ from tokfmt.files.place import Place, is_address, place_of
 from tokfmt.mix import RECIPE_VERSION, read_table
 from tokfmt.wording import printable
 
-Framework = Literal["megatron-core", "megatron-lm", "gpt-neox", "nanoset"]
+Framework = Literal["megatron-core", "megatron-lm", "gpt-neox", "nanoset", "mosaic-streaming"]
 _MANY = 1 << 40
 
 
@@ -51,8 +51,30 @@ class ReadOptions:
     train_data_weights: tuple[str, ...] = option((), "gpt-neox: their weights, with commas")
     dataset_folders: tuple[str, ...] = option((), "nanoset: the folders, with commas")
     dataset_weights: tuple[str, ...] = option((), "nanoset: their weights, with commas")
-    sequence_length: int | None = option(None, "nanoset: input tokens of a sample", minimum=1, maximum=1 << 24)
+    sequence_length: int | None = option(None, "input tokens of a sample", minimum=1, maximum=1 << 24)
     seed: int | None = option(None, "nanoset: seed of the order", minimum=0, maximum=INT32_MAX)
+    streams: tuple[str, ...] = option((), "mosaic-streaming: the folders, with commas")
+    proportion: tuple[str, ...] = option((), "mosaic-streaming: their shares of an epoch, with commas")
+    repeat: tuple[str, ...] = option((), "mosaic-streaming: how often each is in an epoch, with commas")
+    choose: tuple[str, ...] = option((), "mosaic-streaming: samples of each in an epoch, with commas")
+    epoch_size: int | None = option(None, "mosaic-streaming: samples of an epoch", minimum=1, maximum=_MANY)
+    shuffle: bool | None = option(None, "mosaic-streaming: samples are shuffled")
+    shuffle_algo: Literal["py1e", "py1br", "py1s", "py2s", "naive"] = option("py1e", "mosaic-streaming: how")
+    shuffle_seed: int | None = option(None, "mosaic-streaming: seed; auto: 9176", minimum=0, maximum=INT32_MAX)
+    shuffle_block_size: int | None = option(
+        None, "mosaic-streaming: samples that are mixed; auto: as upstream", minimum=2, maximum=_MANY
+    )
+    num_canonical_nodes: int | None = option(
+        None, "mosaic-streaming: of the state; auto: as upstream", minimum=1, maximum=INT32_MAX
+    )
+    sampling_method: Literal["balanced", "fixed"] = option("balanced", "mosaic-streaming: balanced or fixed")
+    batching_method: Literal["random", "stratified", "per_stream"] = option("random", "mosaic-streaming: how")
+    nodes: int = option(1, "mosaic-streaming: physical nodes", minimum=1, maximum=INT32_MAX)
+    num_workers: int | None = option(None, "mosaic-streaming: of a rank; auto: 1", minimum=1, maximum=1 << 16)
+    epoch: int | None = option(None, "epoch in which this stretch began", minimum=0, maximum=INT32_MAX)
+    sample_in_epoch: int | None = option(
+        None, "mosaic-streaming: samples of that epoch that were read before", minimum=0, maximum=_MANY
+    )
     pad_id: int | None = option(None, "ID that fills short samples", minimum=0, maximum=INT32_MAX)
 
 

@@ -1,0 +1,99 @@
+"""Orders of epochs: each epoch is a list of instances, and steps take the next ones of it.
+
+instance   a sample as the dataset of the framework numbers it, which an epoch may have in another place
+entry      of an epoch: an instance, or -1 for a place that a rank leaves empty
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from tokfmt.errors import OptionError
+from tokfmt.model.dataset import Dataset
+from tokfmt.runs.arrays import Held, Integers, Numbers, places_of
+from tokfmt.runs.facts import RunFacts
+from tokfmt.runs.order import Batches, Order, Pieces, RunSource
+from tokfmt.wording import printable
+
+_T = TypeVar("_T")
+
+
+def stated(facts: RunFacts, name: str, value: _T | None, there: str) -> _T:
+    """Return a fact that must be known. `there` says where people find it."""
+    if value is None or value == ():
+        raise OptionError(
+            f"{printable(facts.where)}: {name} is in none of the files of the run. It is in {there}: add {name} below "
+            f"[run], or --from-opt {name}=VALUE",
+            name=name,
+        )
+    return value
+
+
+class EpochOrder(Order):
+    """The order of a stretch of a run, which began in some epoch after some of its entries."""
+
+    epoch_of_start: int  # the epoch in which this stretch began
+    head: int  # entries of that epoch that the stretch has
+    per: int  # entries of each epoch after it
+
+    def __init__(self, facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> None:
+        self.sources, self.datasets, self.given = tuple(read), tuple(datasets), facts.given
+        self.extra, self.batches, self.world_size = 0, Batches(facts.given), facts.given.world_size
+        self.pad_id = facts.given.pad_id or 0
+        self._epoch: tuple[int, Integers] = (-1, Held(np.empty(0, np.int64)))
+
+    def begin(self, epoch: int, head: int, per: int) -> None:
+        """State where the stretch begins. It ends with its first epoch if nothing says how long it was."""
+        self.epoch_of_start, self.head, self.per = epoch, head, per
+        self.first = self.given.consumed or 0
+        self.count = self.given.samples or self.first + head
+
+    @abstractmethod
+    def entries(self, epoch: int) -> Integers:
+        """Return the entries of an epoch, in the order of steps: of the first one, those that the stretch has."""
+
+    @abstractmethod
+    def instances(self, numbers: Numbers, rows: Numbers) -> Pieces:
+        """Return the pieces of instances. `rows` are the indexes of their samples."""
+
+    @abstractmethod
+    def holding(self, source: int, sequence: int, start: int, stop: int) -> Numbers:
+        """Return the instances with some of the tokens `start <= p < stop` of a source."""
+
+    def _entries(self, epoch: int) -> Integers:
+        if self._epoch[0] != epoch:
+            self._epoch = (epoch, self.entries(epoch))
+        return self._epoch[1]
+
+    def _begins(self) -> Iterator[tuple[int, int]]:
+        """Yield the epochs of the stretch, each with the number of its first sample."""
+        epoch, begin, size = self.epoch_of_start, self.first, self.head
+        while begin < self.count:
+            yield epoch, begin
+            epoch, begin, size = epoch + 1, begin + size, self.per
+
+    def numbers(self, samples: Numbers) -> Numbers:
+        inside = samples - self.first - self.head
+        epoch, at = np.divmod(inside, max(self.per, 1))
+        in_head = inside < 0
+        epoch, at = np.where(in_head, -1, epoch), np.where(in_head, inside + self.head, at)
+        found = np.empty(len(samples), np.int64)
+        for one in np.unique(epoch).tolist():
+            mine = epoch == one
+            found[mine] = self._entries(self.epoch_of_start + 1 + one).take(at[mine])
+        return found
+
+    def pieces(self, samples: Numbers) -> Pieces:
+        numbers = self.numbers(samples)
+        rows = np.flatnonzero(numbers >= 0)
+        return self.instances(numbers[rows], rows)
+
+    def seen(self, source: int, sequence: int, start: int, stop: int) -> Numbers:
+        wanted = self.holding(source, sequence, start, stop)
+        found = [begin + places_of(self._entries(epoch), wanted) for epoch, begin in self._begins()]
+        samples = np.concatenate([np.empty(0, np.int64), *found])
+        return samples[samples < self.count]

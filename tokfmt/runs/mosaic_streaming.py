@@ -1,0 +1,346 @@
+"""Runs on MosaicML Streaming: streams of MDS shards. No order file is written: the order is built again.
+
+    choose      of each stream: its share of an epoch, whole, repeated or drawn
+    partition   of an epoch over canonical nodes, which are read in turn, then over nodes, ranks and workers
+    shuffle     of what the places of the partition mean, by shards and canonical nodes
+
+The state of a checkpoint has epoch, sample_in_epoch, num_canonical_nodes and shuffle_seed. Source: mosaicml-streaming
+0.13.0 ran; batching device_per_stream is not built again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.errors import CorruptError, OptionError
+from tokfmt.files.file import read_whole
+from tokfmt.files.place import Place
+from tokfmt.model.dataset import Dataset
+from tokfmt.runs.arrays import Held, Integers, Numbers
+from tokfmt.runs.epochs import EpochOrder, stated
+from tokfmt.runs.facts import RunFacts
+from tokfmt.runs.order import Order, Pieces, RunSource
+
+_INDEX = 1 << 30  # bytes of index.json
+_CONFIG = "the configuration of the run (train_loader of LLM Foundry, the arguments of StreamingDataset)"
+_Spans = list[tuple[int, int]]
+_draw: Callable[[int], np.random.Generator] = np.random.default_rng
+
+
+def sources(facts: RunFacts) -> list[RunSource]:
+    """Return the streams of the run, in order."""
+    paths = stated(facts, "streams", facts.given.streams, _CONFIG)
+    return [RunSource(place.name, (place,), "mds") for place in map(facts.named, paths)]
+
+
+def order(facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> Order:
+    """Return the order that Streaming builds."""
+    return StreamingOrder(facts, read, datasets)
+
+
+class StreamingOrder(EpochOrder):
+    """The order of streams."""
+
+    framework = "mosaic-streaming"
+
+    def __init__(self, facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> None:
+        super().__init__(facts, read, datasets)
+        given = facts.given
+        self.together = stated(facts, "batch_size", given.batch_size, f"{_CONFIG}: global_train_batch_size")
+        self.shuffled = stated(facts, "shuffle", given.shuffle, _CONFIG)
+        self.seed = 9176 if given.shuffle_seed is None else given.shuffle_seed
+        if self.together % self.world_size or self.world_size % given.nodes:
+            raise OptionError("batch_size is not divisible by world_size, or that by nodes", name="batch_size")
+        nodes = given.nodes * (64 if given.shuffle_algo in {"py1s", "py2s"} else 1)
+        self.canonical = given.num_canonical_nodes or nodes
+        if max(self.canonical, given.nodes) % min(self.canonical, given.nodes):
+            raise OptionError("num_canonical_nodes and nodes do not divide each other", name="num_canonical_nodes")
+        self.block = given.shuffle_block_size or max(4_000_000 // self.canonical, 1 << 18)
+        self.shards = [_shards(one.paths[0], dataset) for one, dataset in zip(read, datasets, strict=True)]
+        self.firsts = np.cumsum([0, *(int(shards.sum()) for shards in self.shards)])
+        self.chosen = self._chosen()
+        self.seq_len = given.sequence_length or max(
+            1, *(int(np.max(np.diff(one.spans.extents(0, one.spans.count)[:2], axis=0))) for one in datasets)
+        )
+        per = len(self._table(0, 0))
+        epoch, inside = divmod(given.consumed or 0, max(per, 1))
+        if given.epoch is not None or given.sample_in_epoch is not None:
+            epoch, inside = given.epoch or 0, given.sample_in_epoch or 0
+        self.skipped, head = inside, len(self._table(epoch, inside))
+        if not head:
+            raise OptionError(f"an epoch has {per:,} samples, fewer than sample_in_epoch", name="sample_in_epoch")
+        self.begin(epoch, head, per)
+        self.facts = {
+            "shuffle": given.shuffle_algo if self.shuffled else "none",
+            "canonical nodes": self.canonical,
+            "samples of an epoch": int(self.chosen.sum()),
+        }
+        if given.num_workers is None:
+            self.notes = ("num_workers is not stated: 1, which may differ in the last steps of an epoch",)
+
+    def entries(self, epoch: int) -> Integers:
+        return Held(self._table(epoch, self.skipped if epoch == self.epoch_of_start else 0))
+
+    def instances(self, numbers: Numbers, rows: Numbers) -> Pieces:
+        source = np.searchsorted(self.firsts, numbers, side="right") - 1
+        start, length = np.empty(len(numbers), np.int64), np.empty(len(numbers), np.int64)
+        for k in np.unique(source).tolist():
+            mine = source == k
+            begins, ends = self.datasets[k].spans.extents_of(numbers[mine] - self.firsts[k])[:2]
+            start[mine], length[mine] = begins, np.minimum(ends - begins, self.seq_len)
+        return Pieces(rows, source, start, length)
+
+    def holding(self, source: int, sequence: int, start: int, stop: int) -> Numbers:  # noqa: ARG002
+        return np.array([self.firsts[source] + sequence])
+
+    def ranks(self, step: int) -> list[Numbers]:
+        taken = np.arange(*self.batches.samples_of(step))
+        if taken[-1] >= self.count:
+            return [taken]  # the reader says that this is beyond the end
+        shares, numbers = np.split(taken, self.world_size), np.split(self.numbers(taken), self.world_size)
+        return [share[found >= 0] for share, found in zip(shares, numbers, strict=True)]
+
+    # Streams
+
+    def _chosen(self) -> Numbers:
+        """Return how many samples of each stream an epoch has."""
+        given, sizes = self.given, np.diff(self.firsts)
+        for name in ("proportion", "repeat", "choose"):
+            words = getattr(given, name)
+            if not words:
+                continue
+            try:
+                listed = np.array([float(word) for word in words])
+            except ValueError:
+                raise OptionError(f"{name} is not a list of numbers", name=name) from None
+            if len(listed) != len(sizes) or not np.isfinite(listed).all() or (listed < 0).any() or not listed.sum():
+                raise OptionError(f"{name} is not one number for each of {len(sizes)} streams", name=name)
+            if name != "proportion":
+                return (listed * sizes if name == "repeat" else listed).astype(np.int64)
+            total = given.epoch_size or int(sizes.sum())
+            chosen: Numbers = (total * (listed / listed.sum())).astype(np.int64)
+            chosen[_draw(self.seed).choice(len(sizes), total - int(chosen.sum()), False)] += 1
+            return chosen
+        return sizes
+
+    def _units(self, epoch: int, only: int | None) -> tuple[Numbers, Numbers]:
+        """Return the length of each repeat of a shard, and the samples in them."""
+        balanced = self.given.sampling_method == "balanced"
+        draw = _draw(self.seed + (epoch if balanced else 0))
+        units, samples = list[int](), [np.empty(0, np.int64)]
+        for k, (shards, chosen) in enumerate(zip(self.shards, self.chosen.tolist(), strict=True)):
+            if only not in (None, k):
+                continue
+            total = int(shards.sum())
+            wanted = shards * (chosen // total)
+            picks = np.repeat(np.arange(len(shards)), shards)
+            seed = self.seed + (epoch if self.shuffled and balanced else 0)
+            drawn = picks[_draw(seed).permutation(len(picks))[: chosen % total]]
+            wanted += np.bincount(drawn, minlength=len(shards))
+            for begin, size, count in zip(
+                (self.firsts[k] + np.cumsum(shards) - shards).tolist(), shards.tolist(), wanted.tolist(), strict=True
+            ):
+                units += [size] * (count // size)
+                samples += [np.arange(begin, begin + size)] * (count // size)
+                if count % size:
+                    units.append(count % size)
+                    samples.append(np.sort(begin + draw.choice(size, count % size, False)))
+        return np.array(units, np.int64), np.concatenate(samples)
+
+    def _table(self, epoch: int, skipped: int) -> Numbers:
+        """Return the entries of an epoch after those that were read of it, in the order of steps."""
+        given = self.given
+        nodes, workers = given.nodes, given.num_workers or 1
+        ranks, batch = self.world_size // nodes, self.together // self.world_size
+        if given.batching_method == "random":
+            units, samples = self._units(epoch, None)
+            places = partition(len(samples), self.canonical, nodes, ranks, workers, batch, skipped)
+            dealt = self._meant(places, units, samples, epoch, self.block).transpose(3, 2, 0, 1, 4)
+            steps = dealt.reshape(-1, self.together)
+            kept: Numbers = steps[steps.max(1) >= 0].reshape(-1)  # what no rank has a sample of is not a step
+            return kept
+        stratified, total = given.batching_method == "stratified", max(int(self.chosen.sum()), 1)
+        parts = list[Numbers]()
+        for k, chosen in enumerate(self.chosen.tolist()):
+            units, samples = self._units(epoch, k)
+            how = (1, ranks, workers, 1) if stratified else (nodes, ranks, workers, batch)
+            places = partition(len(samples), self.canonical, *how)
+            meant = self._meant(places, units, samples, epoch, int(self.block * (chosen / total)))
+            parts.append(meant.transpose(3, 2, 0, 1, 4).reshape(-1))
+        rows = self._stratified(parts) if stratified else self._by_streams(parts, epoch)
+        return rows[skipped // self.together :].reshape(-1)
+
+    def _meant(self, places: Numbers, units: Numbers, samples: Numbers, epoch: int, block: int) -> Numbers:
+        if self.shuffled:
+            drawn = shuffled(self.given.shuffle_algo, units, self.canonical, self.seed, epoch, block)
+            samples = samples[drawn]
+        return np.where(places >= 0, samples[places], -1)
+
+    def _stratified(self, parts: Sequence[Numbers]) -> Numbers:
+        exact = self.chosen / self.chosen.sum() * self.together
+        counts = exact.astype(np.int64)
+        if missing := self.together - int(counts.sum()):
+            counts[np.flip(np.argsort(exact - counts))[:missing]] += 1
+        if not counts.all():
+            raise OptionError("a stream has no sample in a stratified batch", name="batch_size")
+        rows = [
+            np.concatenate([part, np.full(-len(part) % size, -1)]).reshape(-1, size)
+            for part, size in zip(parts, counts.tolist(), strict=True)
+        ]
+        full = min(int(np.count_nonzero(one.min(1) >= 0)) for one in rows)
+        return np.concatenate([one[:full] for one in rows], 1)
+
+    def _by_streams(self, parts: Sequence[Numbers], epoch: int) -> Numbers:
+        rows = [part.reshape(-1, self.together) for part in parts]
+        rows = [one[: int(np.count_nonzero(one.min(1) >= 0))] for one in rows]
+        turns = np.repeat(np.arange(len(rows)), [len(one) for one in rows])
+        balanced = self.shuffled and self.given.sampling_method == "balanced"
+        _draw(self.seed + (epoch if balanced else 0)).shuffle(turns)
+        taken = np.empty((len(turns), self.together), np.int64)
+        for k, one in enumerate(rows):
+            taken[turns == k] = one
+        return taken
+
+
+def _shards(path: Place, dataset: Dataset) -> Numbers:
+    """Return the samples of each shard of a stream."""
+    index = path / "index.json"
+    try:
+        shards = [int(shard["samples"]) for shard in json.loads(read_whole(index, _INDEX))["shards"]]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise CorruptError(index, "does not list the samples of its shards", remedy="Copy it again") from error
+    if min(shards, default=0) < 1 or sum(shards) != dataset.spans.count:
+        found, expected = f"{sum(shards):,}", f"{dataset.spans.count:,} samples, and some in each shard"
+        raise CorruptError(index, "lists other samples than there are", expected=expected, found=found)
+    return np.array(shards, np.int64)
+
+
+def partition(
+    count: int, canonical: int, nodes: int, ranks: int, workers: int, batch: int, skipped: int = 0
+) -> Numbers:
+    """Return the places of an epoch, int64[nodes, ranks of a node, workers, batches, batch], -1 where there is none."""
+    each = -(-count // canonical)
+    ratio = nodes // canonical if canonical < nodes else 0
+    padding = -each % ratio if ratio else 0
+    if count > canonical or (count == canonical and canonical >= nodes):
+        low = np.arange(canonical) * count // canonical
+        high = np.arange(1, canonical + 1) * count // canonical
+        places = low[:, None] + np.arange(each + padding)[None]
+        places[:, each - 1] -= high - low < each
+        if padding:
+            places[:, -padding:] = places[:, -padding - ratio + 1 - padding : -padding - ratio + 1]
+    else:
+        places = np.resize(np.arange(count), canonical * (each + padding)).reshape(canonical, -1)
+    places = places.T.reshape(-1)[skipped - skipped % nodes :].reshape(-1, nodes).T
+    if over := places.shape[1] % ranks:
+        under = ranks - over
+        if ranks + under - 1 <= places.shape[1]:
+            last = places[:, -ranks - under + 1 : places.shape[1] - ranks + 1]
+        else:
+            last = np.tile(places, under // places.shape[1] + 1)[:, :under]
+        places = np.concatenate([places, last], 1)
+    dealt = places.reshape(nodes, -1, ranks)
+    fill = np.full((nodes, -dealt.shape[1] % (workers * batch), ranks), -1)
+    dealt = np.concatenate([dealt, fill], 1).transpose(0, 2, 1)
+    return dealt.reshape(nodes, ranks, -1, workers, batch).transpose(0, 1, 3, 2, 4)
+
+
+def _in_nodes(
+    spans: list[Any], sizes: Sequence[int], canonical: int, cut: Callable[[Any, int], tuple[Any, Any]]
+) -> list[list[Any]]:
+    """Return the spans of each canonical node; one that two of them have is cut."""
+    total, done, rest = sum(sizes), 0, list(zip(spans, sizes, strict=True))[::-1]
+    nodes = list[list[Any]]()
+    for node in range(canonical):
+        end, mine = total * (node + 1) // canonical, list[Any]()
+        while rest:
+            span, size = rest[-1]
+            if end < done + size:
+                if done < end:
+                    first, after = cut(span, end - done)
+                    mine.append(first)
+                    rest[-1] = (after, size - (end - done))
+                    done = end
+                break
+            mine.append(span)
+            rest.pop()
+            done += size
+        nodes.append(mine)
+    return nodes
+
+
+class _Boxed:
+    """An array that a generator shuffles as one element of a list."""
+
+    def __init__(self, numbers: Numbers) -> None:
+        self.numbers = numbers
+
+
+def shuffled(algorithm: str, units: Numbers, canonical: int, seed: int, epoch: int, block: int) -> Numbers:
+    """Return what the places of an epoch mean after its shuffle."""
+    draw, ends = _draw(seed + epoch), np.cumsum(units).tolist()
+    if algorithm == "naive":
+        return draw.permutation(int(units.sum()))
+    spans: list[Any] = [(end - size, end) for size, end in zip(units.tolist(), ends, strict=True)]
+    first = _draw(seed)
+    if algorithm == "py2s":
+        boxes = [_Boxed(np.arange(*span)) for span in spans]
+        first.shuffle(boxes)
+        for box in boxes:
+            first.shuffle(box.numbers)
+        sizes = [len(box.numbers) for box in boxes]
+        found = list[Numbers]()
+        for mine in _in_nodes(
+            boxes, sizes, canonical, lambda box, at: (_Boxed(box.numbers[:at]), _Boxed(box.numbers[at:]))
+        ):
+            draw.shuffle(mine)
+            for box in mine:
+                draw.shuffle(box.numbers)
+            found += [box.numbers for box in mine]
+        return np.concatenate(found)
+    first.shuffle(spans)
+    sizes = [end - begin for begin, end in spans]
+    nodes = _in_nodes(spans, sizes, canonical, lambda span, at: ((span[0], span[0] + at), (span[0] + at, span[1])))
+    for mine in nodes:
+        draw.shuffle(mine)
+    if algorithm == "py1br":
+        staggers = draw.integers(0, int(0.75 * block), (canonical,)).tolist()
+        return np.concatenate(
+            [_in_blocks(mine, draw, block, shift) for mine, shift in zip(nodes, staggers, strict=True)]
+        )
+    return np.concatenate([_inside_spans(mine, draw, block if algorithm == "py1e" else None) for mine in nodes])
+
+
+def _in_blocks(spans: _Spans, draw: np.random.Generator, block: int, shift: int) -> Numbers:
+    numbers = np.concatenate([np.empty(0, np.int64), *(np.arange(*span) for span in spans)])
+    end, blocks = 0, _Spans()
+    while end < len(numbers):
+        size = int(draw.integers(int(0.75 * block), int(1.25 * block)))
+        low, high = max(end - shift, 0), min(end + size - shift, len(numbers))
+        blocks.append((low, high))
+        end += high - low
+    for low, high in blocks:
+        draw.shuffle(numbers[low:high])
+    return numbers
+
+
+def _inside_spans(spans: _Spans, draw: np.random.Generator, block: int | None) -> Numbers:
+    parts = [np.arange(*span) for span in spans]
+    for part in parts:
+        draw.shuffle(part)
+    numbers = np.concatenate([np.empty(0, np.int64), *parts])
+    if block is None:
+        return numbers
+    places: NDArray[np.float64] = np.arange(len(numbers)).astype(np.float64)
+    at = 0
+    for part in parts:
+        reach = max((int(draw.integers(int(0.75 * block), int(1.25 * block))) - len(part)) / 2, 0)
+        moved = draw.uniform(max(-reach, -at), min(reach, len(numbers) - at - len(part)), len(part))
+        places[at : at + len(part)] += moved
+        at += len(part)
+    return numbers[np.argsort(places)]
