@@ -92,6 +92,11 @@ def converted(path, stream, name):
     return {}
 
 
+def array(path, stream):
+    np.save(path.with_suffix(".npy"), stream.reshape(-1, WIDTH))
+    return {}
+
+
 def write_json(path, content):
     Path(path).write_text(json.dumps(content))
 
@@ -158,6 +163,17 @@ def test_tokens_that_a_block_repeats_are_left_out(made, stream, tmp_path):
         else:
             with tokfmt.open(path, options={**options, "overlap": overlap}, **how) as dataset:
                 assert dataset[:].tolist() == many
+
+
+@pytest.mark.parametrize(("made", "options"), [(parquet, {"rows": "blocks"}), (array, {"view": "documents"})])
+@pytest.mark.parametrize("step", [WIDTH - 1, WIDTH])
+def test_tokens_that_are_read_twice_are_noted(made, options, step, stream, tmp_path):
+    """Nor is a note given where no row repeats one."""
+    rows = np.concatenate([stream[at * step : at * step + WIDTH] for at in range(12)])
+    made(tmp_path / "x", rows)
+    (path,) = (one for one in tmp_path.glob("x*"))
+    done = tokfmt.convert(path, tmp_path / "out.jsonl", format=made.__name__, eos=EOS, options=options)
+    assert any("overlap=1" in note for note in done.notes) == (step < WIDTH)
 
 
 def test_rows_are_not_reported_as_cut_documents(stream, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tokfmt.core.annotation import Extent
+from tokfmt.core.ragged import Offsets
 from tokfmt.files.file import File
 
 _LOOKED_AT = 1 << 20  # IDs whose rows are compared with their neighbors
@@ -86,10 +87,16 @@ def shared_note(extent: Extent, row: int, option: str) -> str:
     reads rows as a stream.
     """
     rows = min(extent.tokens, _LOOKED_AT) // row
-    if rows <= _FEW_ROWS or row == 1:
+    if rows <= _FEW_ROWS:
         return ""
-    looked = extent.file.array(extent.begin, rows * row, extent.dtype).reshape(rows, row)
-    if not (looked[1:, 0] == looked[:-1, -1]).all() or (looked[:, 0] == looked[0, 0]).all():
+    remedy = f"--from-opt {option} --from-opt overlap=1 reads it once"
+    return shared_by_rows(extent.file.array(extent.begin, rows * row, extent.dtype), np.arange(rows + 1) * row, remedy)
+
+
+def shared_by_rows(tokens: np.ndarray, offsets: Offsets, remedy: str) -> str:
+    """Return that note for decoded rows, of which row k is `tokens[offsets[k]:offsets[k + 1]]`."""
+    heads, ends = tokens[offsets[:-1].clip(max=len(tokens) - 1)], tokens[offsets[1:] - 1]
+    rows = len(heads)
+    if rows <= _FEW_ROWS or np.diff(offsets).min() < 2 or (heads[1:] != ends[:-1]).any() or (heads == heads[0]).all():
         return ""
-    note = f"each of {rows - 1:,} rows looked at begins with the last token of the row before; "
-    return note + f"--from-opt {option} --from-opt overlap=1 reads it once"
+    return f"each of {rows - 1:,} rows looked at begins with the last token of the row before; {remedy}"

@@ -53,14 +53,15 @@ def shaped(extent: Extent, row: int | None, options: ReadOptions, stated: int | 
     overlap = stated if options.overlap is None else options.overlap
     if overlap is not None and overlap >= row:
         raise OptionError(f"overlap={overlap}: a row has only {counted(row, 'token')}")
+    shared = shared_note(extent, row, "view=documents") if overlap is None else ""
     if options.view != "documents":
         last = "last token" if overlap == 1 else f"last {overlap} tokens"
         repeated = f"each row begins with the {last} of the row before; --from-opt view=documents reads them once"
-        note = repeated if overlap else shared_note(extent, row, "view=documents") if overlap is None else ""
+        note = repeated if overlap else shared
         return FileLayout(extents=[extent], sample_length=row, notes=(note,) * bool(note), extras=extras)
     if overlap:
         extent = unrepeated(extent, row, overlap)
-    return FileLayout(extents=[extent], separators=side_of(options), extras=extras)
+    return FileLayout(extents=[extent], separators=side_of(options), notes=(shared,) * bool(shared), extras=extras)
 
 
 def bare_layout(file: File, options: ReadOptions) -> FileLayout:

@@ -49,6 +49,7 @@ from tokfmt.formats.arrow.container import (
     values_of,
     worded,
 )
+from tokfmt.formats.blocks import shared_by_rows
 from tokfmt.formats.row_reader import RowGroup, RowsReader
 from tokfmt.model import rows as rule
 from tokfmt.model.rows import IdRows, Misfit, Reading, Report, RowFacts, first_in_rows
@@ -264,6 +265,9 @@ class ColumnReader(RowsReader):
             notes.append(
                 "rows are blocks of a stream, and the starts of its documents are unknown; --eos ID splits it there"
             )
+        if stream and total:
+            with suppress(CorruptError):
+                notes += filter(None, [self._shared()])
         notes += self.facts.notes()
         notes += unread(containers, column)
         unread_mask = column.unread and "loss-mask" not in hints.allow_loss
@@ -296,6 +300,12 @@ class ColumnReader(RowsReader):
                 "variant": "packed" if column.packed else "blocks" if blocks else "rows",
             },
         )
+
+    def _shared(self) -> str:
+        """Return a note if the first rows that are blocks each begin with the last token of the row before."""
+        rows = self._piece(int(np.searchsorted(self._starts, 0, side="right")) - 1, 0)
+        remedy = "their conversion with rows=documents to megatron can be read with rows=blocks and overlap=1"
+        return shared_by_rows(rows.tokens, rows.offsets, f"it is read twice ({remedy})")
 
 
 class NullRowError(CorruptError):
