@@ -616,7 +616,7 @@ OPTIONS = {
     ),
     **dict.fromkeys(
         ("tokenizer", "special_tokens", "engine", "text_field", "jobs", "executor", "overwrite", "dry_run",
-         "recursive", "ignore_manifest", "progress", "rejects", "ledger", "spool", "storage_options"), "",
+         "recursive", "ignore_manifest", "progress", "rejects", "scale", "from_tokenizer", "ledger", "spool", "storage_options"), "",
     ),
 }  # fmt: skip
 """The maker of each keyword of a conversion; "" for those that do not decide which ids are written, or are of text."""

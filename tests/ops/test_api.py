@@ -103,7 +103,7 @@ def test_one_word_is_accepted_for_a_list(tmp_path):
         assert tokfmt.convert(PACK, tmp_path / f"{number}.pbin", select=select).sequences == count
     (note,) = tokfmt.convert(PACK, tmp_path / "none.pbin", select="50:").notes
     assert note == "the dataset is empty: --select 50: takes none of the sequences of the sources"
-    for wrong in ("", slice(0, 9, 2), range(9, 0, -1), True, 1.5, [1]):
+    for wrong in ("", slice(0, 9, 2), range(9, 0, -1), True, 1.5):
         with pytest.raises(OptionError, match="select"):
             tokfmt.convert(PACK, tmp_path / "x.pbin", select=wrong)
 
@@ -217,10 +217,16 @@ def test_a_limit_may_be_0_and_numbers_may_be_numpys():
 
 
 def test_sequences_are_shown_by_number_and_by_slice():
-    for selection, numbers in ((5, [5]), (np.int64(-1), [41]), (slice(2, 4), [2, 3]), (range(3), [0, 1, 2])):
+    for selection, numbers in (
+        (5, [5]),
+        (np.int64(-1), [41]),
+        (slice(2, 4), [2, 3]),
+        (range(3), [0, 1, 2]),
+        ([1, 5], [1, 5]),
+    ):
         assert [one.index for one in tokfmt.show(PACK, selection).shown] == numbers
-    for wrong in (1.5, [1, 2]):
-        with pytest.raises(OptionError, match="selects no sequences"):
+    for wrong in (1.5, [1.5]):
+        with pytest.raises(OptionError, match="expected"):
             tokfmt.show(PACK, wrong)
 
 

@@ -85,7 +85,12 @@ def test_imports_of_a_conversion(tmp_path):
         "row_reader",
         "stage1",
     )
-    assert set(ran.stdout.split()) <= {"text.ingest", "text.long_texts", *(f"formats.{home}" for home in homes)}
+    assert set(ran.stdout.split()) <= {
+        "text.decoded",
+        "text.ingest",
+        "text.long_texts",
+        *(f"formats.{home}" for home in homes),
+    }
 
 
 def test_imports_of_show(tmp_path):

@@ -370,7 +370,7 @@ def test_a_directory_is_read_whole_or_not_at_all(stranger, tmp_path):
 
 
 def test_commands_of_one_dataset_refuse_several(tmp_path):
-    """With `--recursive` and patterns, diff, show and `check --against` read all datasets or none."""
+    """With `--recursive` and patterns, show and `check --against` read all datasets or none."""
     home = tmp_path / "home"
     for name in ("a.jsonl", "x/b.jsonl"):
         (home / name).parent.mkdir(parents=True, exist_ok=True)
@@ -378,7 +378,6 @@ def test_commands_of_one_dataset_refuse_several(tmp_path):
     whole = tmp_path / "whole.pbin"
     tokfmt.convert(home, whole, recursive=True, eos=50)
     for words in (
-        ("diff", whole, home, "--recursive"),
         ("check", whole, "--deep", "--against", home, "--recursive"),
         ("show", home, "--recursive"),
         ("show", home, "--recursive", "--samples"),

@@ -215,12 +215,11 @@ def copied(notes):
 
 
 def test_ids_that_are_copied_are_not_of_the_tokenizer_in_use(tmp_path, old, new):
-    """Nor is it named by anything that is made of the copy later; the two commands of the note encode them."""
+    """Nor is it named by anything that is made of the copy later; the command of the note encodes them."""
     held = stream(tmp_path / "x.ds", [1, 2, 3], [4, 5], eos=11)
     done = tokfmt.convert(held, tmp_path / "copy.pbin", tokenizer=new)
     (note,) = copied(done.notes)
-    assert f"tokfmt convert {held} text.jsonl --tokenizer OLD" in note
-    assert f"tokfmt convert text.jsonl {tmp_path / 'copy.pbin'} --tokenizer {new}" in note
+    assert f"tokfmt convert {held} {tmp_path / 'copy.pbin'} --from-tokenizer OLD --tokenizer {new}" in note
     assert (done.tokenizer, manifest(tmp_path / "copy.pbin")["tokenizer"]) == (None, None)
     again = tokfmt.convert(tmp_path / "copy.pbin", tmp_path / "again.zarr")
     assert (again.tokenizer, copied(again.notes)) == (None, [])
@@ -230,8 +229,7 @@ def test_ids_that_are_copied_are_not_of_the_tokenizer_in_use(tmp_path, old, new)
     shown = CliRunner().invoke(cli, ["show", str(tmp_path / "copy.pbin"), "0", "--text"])
     assert shown.exit_code == 2 and "--tokenizer" in shown.stderr
     assert "TF926" not in codes(tmp_path / "copy.pbin", tokenizer=new)
-    tokfmt.convert(held, tmp_path / "text.jsonl", tokenizer=old)
-    done = tokfmt.convert(tmp_path / "text.jsonl", tmp_path / "new.pbin", tokenizer=new)
+    done = tokfmt.convert(held, tmp_path / "new.pbin", from_tokenizer=old, tokenizer=new)
     assert (copied(done.notes), done.tokenizer["name"], done.separator["eos_id"]) == ([], new, 40)
     assert [ids.tolist() for ids in tokfmt.open(tmp_path / "new.pbin")] == [[1, 2, 3], [4, 5]]
 
@@ -248,7 +246,7 @@ def test_with_the_loss_accepted_the_result_names_neither_tokenizer(tmp_path, old
     text = lines(tmp_path / "x.jsonl", "w1 w2", "w3", key="text")
     tokfmt.convert(text, tmp_path / "x.pbin", tokenizer=old)
     code, _, err = run("convert", tmp_path / "x.pbin", tmp_path / "y.pbin", "--tokenizer", new)
-    assert code == 4 and "--allow-loss tokenizers" in err and "tokfmt convert text.jsonl DST --tokenizer NEW" in err
+    assert code == 4 and "--allow-loss tokenizers" in err and "--from-tokenizer OLD --tokenizer NEW" in err
     done = tokfmt.convert(tmp_path / "x.pbin", tmp_path / "y.pbin", tokenizer=new, allow_loss="tokenizers")
     assert (done.tokenizer, manifest(tmp_path / "y.pbin")["tokenizer"]) == (None, None)
     assert len(copied(done.notes)) == 1

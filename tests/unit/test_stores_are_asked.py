@@ -56,6 +56,7 @@ ALLOWED = {
     "commands/check/cross_checks.py": dict.fromkeys(
         ("os.path.dirname", "os.path.isfile", "os.path.realpath", "os.stat"), "sources beside a local dataset"
     ),
+    "commands/compare/diff.py": {"open": OWN},
     "commands/convert/lines.py": {"File": OWN},
     "commands/convert/selection.py": {"open": OWN},
     "commands/convert/report.py": dict.fromkeys(

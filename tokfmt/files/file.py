@@ -205,13 +205,14 @@ class File:
         """Refuse a placeholder of Git LFS, and a page of HTML or XML, when the first bytes of a file were read."""
         if self._is_looked_at:
             return
-        self._is_looked_at, length = True, min(self.size, _LARGEST_PLACEHOLDER)
+        length = min(self.size, _LARGEST_PLACEHOLDER)
         head = bytes(beginning[:length]) if len(beginning) >= length else self.read(0, length)
         if head.startswith(_LFS) and (size := re.search(rb"^size (\d+)$", head, re.MULTILINE)):
             problem = f"is a placeholder of Git LFS ({int(size[1]):,} bytes are not here)"
             raise StandInError(self.path, problem, remedy="Run git lfs pull in its clone")
         if PAGE_HEAD.match(head) and not self.may_be_page:
             raise page_error(self.path)
+        self._is_looked_at = True
 
     @contextmanager
     def descriptor(self) -> Iterator[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from tokfmt.base.threads import in_threads
 from tokfmt.commands.convert.request import Request
@@ -14,8 +15,10 @@ from tokfmt.run.progress import Progress
 from tokfmt.source.ingest import as_stored, ingested
 from tokfmt.source.stored import Separator, Source
 from tokfmt.text.decoded import DecodedRecords
-from tokfmt.text.tokenizer import TokenizerHandle
 from tokfmt.wording import counted, printable
+
+if TYPE_CHECKING:
+    from tokfmt.text.tokenizer import TokenizerHandle
 
 _MANY = 1 << 10  # sequences that are compared at once
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,6 @@ from tokfmt.commands.search.query import (
     is_query,
     parse_query,
 )
-from tokfmt.commands.search.search import find, find_many, find_records
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import TokenReader, windows
 from tokfmt.core.records import RecordReader
@@ -32,7 +31,9 @@ from tokfmt.run.progress import Progress
 from tokfmt.source.ingest import tokenized
 from tokfmt.source.request import parse_selection
 from tokfmt.source.stored import Source, manifest_tokenizer, paths_of, tokenizer_note
-from tokfmt.text.tokenizer import TokenizerHandle
+
+if TYPE_CHECKING:
+    from tokfmt.text.tokenizer import TokenizerHandle
 
 _MANY = 1 << 12  # sequences whose bounds are read at once
 
@@ -79,6 +80,8 @@ def selected(
     info = axis.info
     total, unit = (info.sequences, "sequences") if query.whole else (info.tokens, "tokens")
     progress.phase("searching", total, unit)
+    from tokfmt.commands.search.search import find_many  # it imports decoders
+
     search = Search(each=True, progress=progress.advance)
     is_taken = np.zeros(info.sequences, np.bool_)
     for hits in find_many(axis, query, search, decoder=decoder):
@@ -98,6 +101,8 @@ def selected_lines(
     if isinstance(query, SameQuery) and len(readers) > 1:
         raise OptionError("--select same:N compares the records of one file. Name one SRC")
     progress.phase("searching", sum(reader.info.size for reader in readers), "bytes")
+    from tokfmt.commands.search.search import find, find_records
+
     search = Search(each=True, progress=progress.advance)
     for reader, before in zip(readers, offsets_of(counts).tolist(), strict=False):
         if reader.info.is_text:

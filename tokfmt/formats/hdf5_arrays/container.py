@@ -31,6 +31,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, TypeVar
 
+import deflate  # noqa: F401 - it decodes most chunks: missing packages are named before a file is read
 import numpy as np
 
 from tokfmt.core.annotation import shown
