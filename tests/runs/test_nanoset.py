@@ -75,6 +75,7 @@ def test_a_missing_fact_is_named_with_the_file_that_has_it(key, tmp_path):
     assert key in done.stderr and "config.yaml" in done.stderr
 
 
-def test_as_many_weights_as_folders(tmp_path):
-    done = commands.run("info", described(tmp_path, dataset_weights="1,2"))
+@pytest.mark.parametrize("weights", ["1,2", "nan,1,1", "-1,2,2", "0,0,0", "inf,1,1"])
+def test_a_weight_of_each_folder(weights, tmp_path):
+    done = commands.run("info", described(tmp_path, dataset_weights=weights))
     assert done.returncode in (2, 3) and "dataset_weights" in done.stderr

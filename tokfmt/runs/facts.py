@@ -11,7 +11,7 @@ batch_size = 512
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, cast
 
@@ -25,6 +25,7 @@ from tokfmt.wording import printable
 
 Framework = Literal["megatron-core", "megatron-lm", "gpt-neox", "nanoset", "mosaic-streaming"]
 _MANY = 1 << 40
+_LARGEST = 1e15  # sum of weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class ReadOptions:
         None, "mosaic-streaming: samples that are mixed; auto: as upstream", minimum=2, maximum=_MANY
     )
     num_canonical_nodes: int | None = option(
-        None, "mosaic-streaming: of the state; auto: as upstream", minimum=1, maximum=INT32_MAX
+        None, "mosaic-streaming: of the state; auto: as upstream", minimum=1, maximum=1 << 17
     )
     sampling_method: Literal["balanced", "fixed"] = option("balanced", "mosaic-streaming: balanced or fixed")
     batching_method: Literal["random", "stratified", "per_stream"] = option("random", "mosaic-streaming: how")
@@ -80,6 +81,17 @@ class ReadOptions:
 
 Roots = Mapping[str, str]
 """Where paths that order files name are now: the beginning of a path, and what takes its place."""
+
+
+def weights_of(name: str, words: Sequence[str], many: int) -> list[float]:
+    """Return the numbers of a key that has one for each source of a run."""
+    try:
+        weights = [float(word) for word in words]
+    except ValueError:
+        weights = []
+    if len(weights) != many or not 0 < sum(weights) < _LARGEST or not all(weight >= 0 for weight in weights):
+        raise OptionError(f"{name} is not one number, of at least 0, for each of {many} sources", name=name)
+    return weights
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.findings import Finding, Problem
-from tokfmt.errors import OptionError
 from tokfmt.model.dataset import Dataset
 from tokfmt.runs.arrays import Held, Numbers, places_of
-from tokfmt.runs.facts import RunFacts
+from tokfmt.runs.facts import RunFacts, weights_of
 from tokfmt.runs.megatron_lm import IndexMap, index_maps, look_at
 from tokfmt.runs.megatron_samples import Blend, BlendOrder, Windows
 from tokfmt.runs.order import Order, Pieces, RunSource, largest_error
@@ -44,13 +43,8 @@ def _maps(facts: RunFacts) -> list[IndexMap]:
     paths, words = facts.given.train_data_paths, facts.given.train_data_weights
     if not paths:
         return index_maps(facts, [(path, None) for path in facts.given.data_path])
-    try:
-        weights = [float(word) for word in words] if words else [1.0] * len(paths)
-        mixed = list(zip(paths, weights, strict=True))
-    except ValueError:
-        raise OptionError(
-            "train_data_weights are not as many numbers as train_data_paths", name="train_data_weights"
-        ) from None
+    weights = weights_of("train_data_weights", words, len(paths)) if words else [1.0] * len(paths)
+    mixed = list(zip(paths, weights, strict=True))
     return index_maps(facts, [*mixed] if len(mixed) > 1 else [(paths[0], None)], numbered=True)
 
 

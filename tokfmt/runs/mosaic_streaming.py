@@ -23,10 +23,12 @@ from tokfmt.files.place import Place
 from tokfmt.model.dataset import Dataset
 from tokfmt.runs.arrays import Held, Integers, Numbers
 from tokfmt.runs.epochs import EpochOrder, stated
-from tokfmt.runs.facts import RunFacts
+from tokfmt.runs.facts import RunFacts, weights_of
 from tokfmt.runs.order import Order, Pieces, RunSource
 
 _INDEX = 1 << 30  # bytes of index.json
+_MOST = 1 << 28  # samples of an epoch, each of which takes 8 bytes and more
+_MOST_PLACES = 1 << 20  # canonical nodes, and places of a batch of all workers
 _CONFIG = "the configuration of the run (train_loader of LLM Foundry, the arguments of StreamingDataset)"
 _Spans = list[tuple[int, int]]
 _draw: Callable[[int], np.random.Generator] = np.random.default_rng
@@ -64,6 +66,17 @@ class StreamingOrder(EpochOrder):
         self.shards = [_shards(one.paths[0], dataset) for one, dataset in zip(read, datasets, strict=True)]
         self.firsts = np.cumsum([0, *(int(shards.sum()) for shards in self.shards)])
         self.chosen = self._chosen()
+        if not self.chosen.any():
+            raise OptionError(
+                "an epoch has no sample: proportion, repeat, choose or epoch_size is too small", name="epoch_size"
+            )
+        together = self.together * (given.num_workers or 1)
+        if max(self.canonical, together) > _MOST_PLACES or self.chosen.sum() > _MOST:
+            raise OptionError(
+                f"tokfmt builds epochs of up to {_MOST:,} samples, and {_MOST_PLACES:,} canonical nodes or samples in "
+                f"batch_size times num_workers (found {int(self.chosen.sum()):,}, {self.canonical:,} and {together:,})",
+                name="num_canonical_nodes",
+            )
         self.seq_len = given.sequence_length or max(
             1, *(int(np.max(np.diff(one.spans.extents(0, one.spans.count)[:2], axis=0))) for one in datasets)
         )
@@ -114,12 +127,7 @@ class StreamingOrder(EpochOrder):
             words = getattr(given, name)
             if not words:
                 continue
-            try:
-                listed = np.array([float(word) for word in words])
-            except ValueError:
-                raise OptionError(f"{name} is not a list of numbers", name=name) from None
-            if len(listed) != len(sizes) or not np.isfinite(listed).all() or (listed < 0).any() or not listed.sum():
-                raise OptionError(f"{name} is not one number for each of {len(sizes)} streams", name=name)
+            listed = np.array(weights_of(name, words, len(sizes)))
             if name != "proportion":
                 return (listed * sizes if name == "repeat" else listed).astype(np.int64)
             total = given.epoch_size or int(sizes.sum())
@@ -176,6 +184,8 @@ class StreamingOrder(EpochOrder):
         return rows[skipped // self.together :].reshape(-1)
 
     def _meant(self, places: Numbers, units: Numbers, samples: Numbers, epoch: int, block: int) -> Numbers:
+        if self.shuffled and block < 2 and self.given.shuffle_algo in {"py1e", "py1br"}:
+            raise OptionError("shuffle_block_size is below 2 for the share of a stream", name="shuffle_block_size")
         if self.shuffled:
             drawn = shuffled(self.given.shuffle_algo, units, self.canonical, self.seed, epoch, block)
             samples = samples[drawn]

@@ -18,9 +18,9 @@ from tokfmt.errors import OptionError
 from tokfmt.files.place import Place
 from tokfmt.model.dataset import Dataset
 from tokfmt.runs.arrays import Numbers
-from tokfmt.runs.facts import RunFacts
+from tokfmt.runs.epochs import stated
+from tokfmt.runs.facts import RunFacts, weights_of
 from tokfmt.runs.order import Batches, Order, Pieces, RunSource, largest_error
-from tokfmt.wording import printable
 
 _SEED_OF_FILES = 42
 
@@ -29,22 +29,10 @@ def sources(facts: RunFacts) -> list[RunSource]:
     """Return the folders of the run, in the order of its configuration."""
     given = facts.given
     folders, words = given.dataset_folders, given.dataset_weights
-    missing = "dataset_folders" if not folders else "seed" if given.seed is None else ""
-    missing = missing or ("sequence_length" if given.sequence_length is None else "")
-    if missing:
-        raise OptionError(
-            f"{printable(facts.where)}: {missing} is in no file of a Nanoset. It is in the run's config.yaml "
-            f"(data_stages, tokens): add {missing} below [run], or --from-opt {missing}=VALUE",
-            name=missing,
-        )
-    try:
-        weights: list[float | None] = [float(word) for word in words] if words else [None] * len(folders)
-        pairs = list(zip(folders, weights, strict=True))
-    except ValueError:
-        raise OptionError(
-            "dataset_weights are not as many numbers as dataset_folders", name="dataset_weights"
-        ) from None
-    places = [(facts.named(folder), weight) for folder, weight in pairs]
+    for name in ("dataset_folders", "seed", "sequence_length"):
+        stated(facts, name, getattr(given, name), "config.yaml of the run (data_stages, tokens)")
+    weights = weights_of("dataset_weights", words, len(folders)) if words else [None] * len(folders)
+    places = [(facts.named(folder), weight) for folder, weight in zip(folders, weights, strict=True)]
     return [RunSource(place.name, (place,), "datatrove", weight=weight) for place, weight in places]
 
 
