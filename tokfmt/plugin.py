@@ -17,6 +17,9 @@ from tokfmt.errors import CorruptError, FormatError, OptionError, TruncatedError
 from tokfmt.files.file import Stream, names_in, open_file
 from tokfmt.files.place import Url, place_of
 from tokfmt.files.store import Identity, Kind, Status, Store
+from tokfmt.formats.cells import chunked_tokens
+from tokfmt.formats.chunks import Chunked, ChunkLayout, ChunkMap
+from tokfmt.formats.codecs import Stored
 from tokfmt.formats.flat import Cut, FlatFormat, FlatInspection, FlatOptions, FlatWriter
 from tokfmt.formats.folders import inside, json_object, whole_number
 from tokfmt.formats.record_files import RecordFiles, RecordFilesFormat, RecordFilesWriter
@@ -26,6 +29,9 @@ VERSION = 2
 
 __all__ = [
     "VERSION",
+    "ChunkLayout",
+    "ChunkMap",
+    "Chunked",
     "Code",
     "Columns",
     "Confidence",
@@ -51,12 +57,14 @@ __all__ = [
     "Separators",
     "Status",
     "Store",
+    "Stored",
     "Stream",
     "Struct",
     "TruncatedError",
     "UnsafeError",
     "UnsupportedError",
     "Url",
+    "chunked_tokens",
     "fatal",
     "inside",
     "json_object",

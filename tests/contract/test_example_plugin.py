@@ -6,6 +6,7 @@ import json
 import re
 import struct
 import sys
+import zlib
 from pathlib import Path
 
 import forkserver
@@ -13,12 +14,12 @@ import numpy as np
 import pytest
 import tokfmt_strata
 from dummy_plugin import installed
-from made_plugins import LAWS, PAGE, REEL, TAPE, test_tokfmt_tape, tokfmt_reel
+from made_plugins import LAWS, PAGE, QUILT, REEL, TAPE, test_tokfmt_tape, tokfmt_quilt, tokfmt_reel
 from plugged import plugged
 
 import tokfmt
 from tokfmt import plugin
-from tokfmt.testing import FormatContract
+from tokfmt.testing import FormatContract, ReadOnlyContract
 
 TestTape = test_tokfmt_tape.TestTape
 
@@ -38,6 +39,27 @@ class TestReel(FormatContract):
                 found.append(words[1 : 1 + words[0]])
                 words = words[1 + words[0] :]
         return found
+
+
+def quilt(sequences):
+    """The bytes of a file, without code of tokfmt."""
+    ids = [token for sequence in sequences for token in sequence]
+    padded = np.array(ids + [0] * (-len(ids) % 4096), "<u4")
+    chunks = [zlib.compress(chunk.tobytes()) for chunk in padded.reshape(-1, 4096)]
+    at, ends = 24 + 8 * len(chunks) + 4 * len(sequences), []
+    for chunk in chunks:
+        ends.append(at := at + len(chunk))
+    head = struct.pack("<8sQQ", b"QUILT---", len(ids), len(sequences)) + struct.pack(f"<{len(ends)}Q", *ends)
+    return head + struct.pack(f"<{len(sequences)}I", *map(len, sequences)) + b"".join(chunks)
+
+
+class TestQuilt(ReadOnlyContract):
+    format = tokfmt_quilt.FORMAT
+    filename = "x.quilt"
+    contents = [[7, 8, 9], [], list(range(9000)), [12]]
+
+    def make(self, path):
+        path.write_bytes(quilt(self.contents))
 
 
 class TestStrata(FormatContract):
@@ -93,6 +115,36 @@ def test_installed_it_is_a_format_like_any_other(tmp_path):
     assert "was cut" in tokfmt("check", "--explain", "TAPE2")
 
 
+def test_installed_chunks_are_read_at_random_and_damage_is_found(tmp_path):
+    """A sequence of a chunk, the byte of a token and the token at a byte, a conversion, and a chunk that is damaged."""
+    tokfmt = with_format(tmp_path, "quilt", QUILT)
+    lists = [list(range(n, 2 * n)) for n in range(200)]
+    raw = quilt(lists)
+    (tmp_path / "in.quilt").write_bytes(raw)
+    (tmp_path / "in.jsonl").write_text("".join(f'{{"input_ids": {ids}}}\n' for ids in lists))
+    assert json.loads(tokfmt("show", "in.quilt", "150", "--json"))["shown"][0]["ids"] == lists[150]
+    tokfmt("convert", "in.quilt", "o.jsonl", "--verify", "-q")
+    tokfmt("diff", "o.jsonl", "in.jsonl")
+    with (tmp_path / "in.quilt").open("r+b") as file:  # the second of five chunks
+        second = struct.unpack_from("<Q", raw, 24)[0]
+        file.seek(second + 9)
+        file.write(bytes(9))
+    assert json.loads(tokfmt("show", "in.quilt", "3", "--json"))["shown"][0]["ids"] == lists[3]
+    findings = json.loads(tokfmt("check", "in.quilt", "--deep", "--json", code=1))["datasets"][0]["findings"]
+    assert {(finding["code"], finding["offset"]) for finding in findings} == {("QUILT1", second)}
+
+
+def test_bytes_and_tokens_of_chunks_are_found_from_each_other(tmp_path, monkeypatch):
+    plugged(monkeypatch, tokfmt_quilt.FORMAT)
+    raw = quilt([[5] * 4096, [6]])
+    (tmp_path / "x.quilt").write_bytes(raw)
+    first, _ = struct.unpack_from("<2Q", raw, 24)
+    with tokfmt.open(tmp_path / "x.quilt") as dataset:
+        place = dataset.reader.locate(4096)
+        assert (place.offset, place.width, place.detail) == (first, None, "chunk 1 of tokens, item 0")
+        assert dataset.reader.find(place.path, first + 1) == 4096
+
+
 def test_installed_records_go_everywhere(tmp_path):
     """Compressed records in shards, to jsonl, to other formats, through every look."""
     tokfmt = with_format(tmp_path, "reel", REEL)
@@ -126,13 +178,13 @@ def test_the_module_for_plug_ins_has_all_that_it_lists():
 
 def test_formats_need_one_module():
     """The page and the format with an index import `tokfmt.plugin` and `tokfmt.testing` alone, and names that it lists."""
-    for program in (TAPE, REEL, LAWS, Path(tokfmt_strata.__file__).read_text()):
+    for program in (TAPE, QUILT, REEL, LAWS, Path(tokfmt_strata.__file__).read_text()):
         for node in ast.walk(ast.parse(program)):
             if isinstance(node, ast.ImportFrom) and node.module == "tokfmt.plugin":
                 assert {name.name for name in node.names} <= set(plugin.__all__)
             elif isinstance(node, ast.ImportFrom) and node.module.partition(".")[0] == "tokfmt":
                 assert node.module == "tokfmt.testing" or [name.name for name in node.names] == ["plugin"]
             assert not isinstance(node, ast.Import) or not any("tokfmt" in name.name for name in node.names)
-    assert re.findall(r"plugin\.VERSION != (\d+)", TAPE + REEL) == [str(plugin.VERSION)] * 2
+    assert re.findall(r"plugin\.VERSION != (\d+)", TAPE + QUILT + REEL) == [str(plugin.VERSION)] * 3
     prose = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)
     assert set(re.findall(r"`tokfmt\.plugin\.(\w+)", prose)) <= set(plugin.__all__)

@@ -1,17 +1,14 @@
-"""Arrays that are stored in chunks, as the files and the reader of a flat format: HDF5 datasets and zarr arrays."""
+"""Arrays that are stored in chunks, as extents of a flat format: HDF5 datasets, zarr arrays, and those of plug-ins."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
-
 import numpy as np
 
-from tokfmt.core.reader import ByteOffset, check_position
+from tokfmt.core.annotation import Extent
 from tokfmt.files.file import File
 from tokfmt.files.place import Place
 from tokfmt.files.store import Identity
 from tokfmt.formats.chunks import Chunked
-from tokfmt.formats.flat import FlatReader
 
 
 class Cells(File):
@@ -54,21 +51,11 @@ class Cells(File):
         self.chunked.close()
 
 
-class CellsReader(FlatReader):
-    """A reader of a flat dataset, some of whose extents are arrays in chunks."""
+def chunked_tokens(chunks: Chunked, file: File) -> Extent:
+    """Return all items of an array in chunks as token IDs.
 
-    def locate(self, position: int) -> ByteOffset:
-        check_position(position, self.info.tokens)
-        k = bisect_right(self._begins, position) - 1
-        file, begin, _, dtype = self.extents[k]
-        if not isinstance(file, Cells):
-            return super().locate(position)
-        return file.chunked.byte_offset(begin // dtype.itemsize + position - self._begins[k])
-
-    def find(self, place: Place, byte: int) -> int | None:
-        for base, (file, begin, tokens, dtype) in zip(self._begins, self.extents, strict=False):
-            item = file.chunked.position(place, byte) if isinstance(file, Cells) else None
-            if item is not None:
-                at = item - begin // dtype.itemsize
-                return base + at if 0 <= at < tokens else None
-        return super().find(place, byte)
+    Args:
+        chunks: The array.
+        file: A file of the array, such as that of its metadata: it shows whether the array changed.
+    """
+    return Extent(Cells(chunks.path, file.identity, chunks), 0, chunks.length, chunks.dtype)

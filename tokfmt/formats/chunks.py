@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tokfmt.base.resources import Recent
 from tokfmt.core.annotation import broken
 from tokfmt.core.reader import ByteOffset
-from tokfmt.errors import FormatError, UnsafeError
+from tokfmt.errors import CorruptError, FormatError, UnsafeError
 from tokfmt.files.fields import Field
 from tokfmt.files.file import File
 from tokfmt.files.place import Place, place_of
@@ -205,9 +205,18 @@ class ChunkMap(ABC):
         """Return the mask of the codecs that were not applied to a chunk; see `ChunkLayout.applied`."""
         return 0
 
-    def error_of(self, number: int, error: FormatError) -> FormatError:  # noqa: ARG002 - HDF5 needs it
-        """Return the error of a chunk that cannot be decoded."""
-        return error
+    def name_of(self, number: int) -> str:
+        """Return the name of a chunk, for messages."""
+        return f"chunk {number:,}"
+
+    def error_of(self, number: int, error: FormatError) -> FormatError:
+        """Return the error of a chunk that cannot be decoded: with its name and place, if one file holds all chunks."""
+        stored = None if self.file is None else self.find(number)
+        if stored is None:
+            return error
+        what, again = f"{self.name_of(number)} is damaged: it {error.what}", "Copy the file again, or write it again"
+        expected, found = error.expected, error.found
+        return CorruptError(stored.path, what, offset=stored.start, expected=expected, found=found, remedy=again)
 
     @abstractmethod
     def close(self) -> None:
@@ -230,12 +239,14 @@ class Chunked:
     Attributes:
         layout: The array as data.
         map: Where its chunks are.
+        path: The path of the array, for messages.
         dtype: Dtype of what is read, in native byte order.
         keeps: Decoded chunks are kept, up to `KEPT_BYTES`, or up to `KEPT_BAND` if those of a row are larger.
     """
 
     def __init__(self, layout: ChunkLayout, chunks: ChunkMap) -> None:
-        self.layout, self.map, self.dtype = layout, chunks, layout.dtype.newbyteorder("=")
+        self.layout, self.map, self.path = layout, chunks, layout.where
+        self.dtype = layout.dtype.newbyteorder("=")
         self._deep, self._grid, self._row = layout.chunk[0], layout.grid, math.prod(layout.shape[1:])
         self._band, self._chunk_bytes = layout.band, layout.chunk_bytes
         self._has_rows = layout.chunk[1:] == layout.shape[1:]

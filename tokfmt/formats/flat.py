@@ -90,6 +90,7 @@ from tokfmt.files.place import AnyPlace, Place
 from tokfmt.files.shard_names import follows
 from tokfmt.files.side_by_side import side_by_side
 from tokfmt.formats.blocks import shared_note, unrepeated
+from tokfmt.formats.cells import Cells
 from tokfmt.formats.files_ahead import FilesAhead, parts_of
 from tokfmt.formats.index_ends import indexes_of_others
 from tokfmt.formats.row_reader import RowGroup, StoredReader, decoder_of
@@ -368,22 +369,28 @@ class FlatReader(TokenReader):
         extent = self.extents[k]
         width = extent.dtype.itemsize
         at = extent.begin + (position - self._begins[k]) * width
+        if isinstance(extent.file, Cells):
+            return extent.file.chunked.byte_offset(at // width)
         offset = at if extent.file.is_plain else extent.file.to_stored_offset(at)
         if offset is None:
             return ByteOffset(extent.file.path, 0, None, f"byte {at:,} of the decompressed content")
         return ByteOffset(extent.file.path, offset, width)
 
     def find(self, place: Place, byte: int) -> int | None:
-        for k, extent in enumerate(self.extents):
-            if extent.file.path != place:
+        for base, (file, begin, tokens, dtype) in zip(self._begins, self.extents, strict=False):
+            at: int | None
+            if isinstance(file, Cells):
+                item = file.chunked.position(place, byte)
+                at = None if item is None else item * dtype.itemsize
+            elif file.path != place:
                 continue
-            if (at := extent.file.from_stored_offset(byte)) is None:
-                if extent.tokens and extent.file.to_stored_offset(extent.begin) is None:  # the file is compressed
-                    return self._begins[k]
-                continue
-            local = (at - extent.begin) // extent.dtype.itemsize
-            if 0 <= local < extent.tokens:
-                position = self._begins[k] + local
+            else:
+                at = file.from_stored_offset(byte)
+                if at is None and tokens and file.to_stored_offset(begin) is None:  # the file is compressed
+                    return base
+            local = -1 if at is None else (at - begin) // dtype.itemsize
+            if 0 <= local < tokens:
+                position = base + local
                 return position if position < self.info.tokens else None
         return None
 
@@ -734,7 +741,7 @@ class FlatInspection(Inspection):
         self.problems = layout.problems
 
     def reader(self) -> FlatReader | StoredReader:
-        flat = self.format.Reader(self.layout)
+        flat = FlatReader(self.layout)
         return StoredReader(self.layout, flat.info, self.options, self.hints) if self.layout.rows else flat
 
     def look(self, how: Audit) -> Iterator[Finding]:
@@ -807,7 +814,6 @@ class FlatFormat(Format):
     """The base of formats of flat files. Subclass it, and make `FORMAT` an instance of the subclass.
 
     Attributes that a format states besides those of `Format`:
-        Reader: A subclass of `FlatReader`, if tokens lie elsewhere than in extents of files.
         Writer: A subclass of `FlatWriter`.
         write_options: A subclass of `FlatOptions`.
         pattern: Regular expression of the names of files in a folder (one name per PREFIX). Files are read in the
@@ -825,7 +831,6 @@ class FlatFormat(Format):
         inspection: A subclass of `FlatInspection`, if a check looks at more.
     """
 
-    Reader: ClassVar[type[FlatReader]] = FlatReader
     Writer: ClassVar[type[FlatWriter]]
     pattern: ClassVar[str] = ""
     below: ClassVar[str] = ""

@@ -35,8 +35,8 @@ from tokfmt.errors import NO_DAMAGE, CorruptError, FormatError, OptionError, Uns
 from tokfmt.files.fields import Field
 from tokfmt.files.file import names_in, open_file
 from tokfmt.files.place import AnyPlace, Place
-from tokfmt.formats.cells import Cells, CellsReader
-from tokfmt.formats.flat import Extent, FileLayout, FlatFormat, joined
+from tokfmt.formats.cells import chunked_tokens
+from tokfmt.formats.flat import FileLayout, FlatFormat, joined
 from tokfmt.formats.folders import inside, json_object, whole_number
 from tokfmt.formats.zarr_arrays.array import Array, dtype_of
 from tokfmt.formats.zarr_arrays.store import Directory, json_of
@@ -77,7 +77,7 @@ class Levanter(FlatFormat):
     read_options = ReadOptions
     pattern, unreadable = re.escape(LEDGER), "TF781"
     below = r"shard_ledger\.json(\.bak)?|\.success|zarr\.json|\d+"
-    member, Reader = LEDGER, CellsReader
+    member = LEDGER
 
     def sniff(self, probe: Probe) -> Confidence | None:
         return Confidence.CERTAIN if {LEDGER, _BUILD} & set(probe.entries) else None
@@ -173,9 +173,9 @@ def _look(shard: Shard, options: ReadOptions) -> FileLayout:
         code = "TF786" if isinstance(error, UnsafeError) and "leaves" in error.what else code
         return FileLayout(extents=(), problems=[fatal(code, error)])
     metadata = open_file(data.layout.where)
-    cells = Cells(data.path, metadata.identity, data)
+    extent = chunked_tokens(data, metadata)
     metadata.close()
-    return FileLayout(extents=[Extent(cells, 0, tokens, data.layout.dtype.newbyteorder("="))], starts=starts)
+    return FileLayout(extents=[extent], starts=starts)
 
 
 def _certain(shard: Shard, look: FileLayout) -> FileLayout:

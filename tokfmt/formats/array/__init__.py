@@ -72,7 +72,6 @@ from tokfmt.formats.array.named import ENDS, IDS, MARKS, arrays_of_zip, hdf5_lay
 from tokfmt.formats.array.options import Dtype, ReadOptions, WriteOptions
 from tokfmt.formats.array.shapes import array_length, bare_layout, boundaries_of, header_sections, npy_layout, side_of
 from tokfmt.formats.array.writer import PairWriter, RowWriter, Writer
-from tokfmt.formats.cells import CellsReader
 from tokfmt.formats.flat import (
     Column,
     FileLayout,
@@ -126,7 +125,7 @@ class ArrayFormat(FlatFormat):
     cannot_store = "sequences that contain the separator, unless boundaries=cu_seqlens"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     pattern, unreadable = r"(?![._]).+\.(?:npy|h5)", "TF791"
-    member, inspection, unsafe, Reader = "X.npy or X.h5", ArrayInspection, "TF795", CellsReader
+    member, inspection, unsafe = "X.npy or X.h5", ArrayInspection, "TF795"
     masked = "TF797"
 
     def writer(self, path: Path, options: WriteOptions, target: Target) -> TokenWriter:

@@ -24,7 +24,7 @@ from tokfmt.files.place import Place
 from tokfmt.formats.array.options import ReadOptions
 from tokfmt.formats.array.shapes import boundaries_of, shaped
 from tokfmt.formats.blocks import Virtual
-from tokfmt.formats.cells import Cells
+from tokfmt.formats.cells import chunked_tokens
 from tokfmt.formats.chunks import KEPT_BAND, ChunkFields
 from tokfmt.formats.flat import Extent, FileLayout
 from tokfmt.formats.npy import MAGIC, header_of
@@ -204,7 +204,7 @@ def zarr_layout(store: Store, options: ReadOptions, hints: Hints) -> FileLayout:
         index.check_memory()
         read, problems = [tokens, index], [*problems, *_holes(index)]
     file = open_file(tokens.layout.where if store.root.is_dir() else store.root)
-    extents = [_cells(file, array) for array in read]
+    extents = [chunked_tokens(array, file) for array in read]
     file.close()
     for entries in extents[1:]:
         bounded_entries(read[1].path, entries.tokens, extents[0].file)
@@ -213,7 +213,7 @@ def zarr_layout(store: Store, options: ReadOptions, hints: Hints) -> FileLayout:
     for name in _beside(store.root, chosen, shape, arrays, options):
         if stated[name].get("shape") == [*shape]:
             column = ZarrArray(store, name, version, ranks=(2,), stated=stated[name], fill=fill)
-            beside[name], read = _cells(file, column), [*read, column]
+            beside[name], read = chunked_tokens(column, file), [*read, column]
             problems = problems if hints.allow_partial else [*problems, *_holes(column)]
     layout = _named(
         chosen, extents[0], tokens.layout.shape, ends, extents[1] if is_whole else None, beside,
@@ -249,11 +249,6 @@ def _holes(array: ZarrArray) -> list[Problem]:
     return []
 
 
-def _cells(file: File, array: ZarrArray) -> Extent:
-    """Return the integers of a zarr array; `file` shows whether the store changed."""
-    return Extent(Cells(array.path, file.identity, array), 0, array.length, array.layout.dtype.newbyteorder("="))
-
-
 def _slow(array: ZarrArray) -> list[str]:
     """Return a note if the chunks of a few rows take so much memory that they are decoded for each read."""
     band = array.layout.band * array.layout.chunk_bytes
@@ -279,7 +274,7 @@ def _dataset(file: File, array: Array) -> Extent:
     table = array.table
     if table.map.begin is not None:
         return Extent(file, table.map.begin, table.length, table.layout.dtype)
-    return Extent(Cells(file.path, file.identity, table), 0, table.length, table.dtype)
+    return chunked_tokens(table, file)
 
 
 def _named(

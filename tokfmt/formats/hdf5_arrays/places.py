@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.errors import CorruptError, FormatError, TruncatedError, UnsafeError
+from tokfmt.errors import CorruptError, TruncatedError, UnsafeError
 from tokfmt.files.file import File
 from tokfmt.files.place import Place
 from tokfmt.formats.chunks import ChunkLayout, ChunkMap, number_of
@@ -121,17 +121,6 @@ class Places(ChunkMap):
         number = int(np.argmax(held))
         return number, offset - int(self.places[number])
 
-    def error_of(self, number: int, error: FormatError) -> FormatError:
-        what = f"{self._name_of(number)} is damaged: it {error.what}"
-        return CorruptError(
-            self.file.path,
-            what,
-            offset=int(self.places[number]),
-            expected=error.expected,
-            found=error.found,
-            remedy="Copy the file again, or write it again",
-        )
-
     def close(self) -> None:
         self.file.close()
 
@@ -179,7 +168,7 @@ class Places(ChunkMap):
         else:
             self._check(first, (self.places[first:last], self.sizes[first:last], self.masks[first:last]))
 
-    def _name_of(self, number: int) -> str:
+    def name_of(self, number: int) -> str:
         layout = self.layout
         return f"the chunk of {unit_of(_box(layout.shape))} {number // layout.band * layout.chunk[0]:,}"
 
@@ -195,7 +184,7 @@ class Places(ChunkMap):
             if wrong.any():
                 first = int(np.argmax(wrong))
                 offset = int(places[first]) if places[first] >= 0 else None
-                raise kind(self.file.path, f"{self._name_of(begin + first)} {what}", offset=offset, remedy=remedy)
+                raise kind(self.file.path, f"{self.name_of(begin + first)} {what}", offset=offset, remedy=remedy)
 
     @property
     def _most(self) -> int:
