@@ -51,9 +51,13 @@ def test_patterns_are_expanded_and_bad_files_annotated(tmp_path):
     assert done.returncode == 1
     assert re.search(rf"::error file={re.escape(BAD)}.*TF107", done.stdout), done.stdout
     assert f"::error file={GOOD}" not in done.stdout and f"{GOOD}: modalities, 42 sequences" in done.stderr
-    nothing = run_step("Check", {"paths": "fixtures/**/*.nothing"}, tmp_path)
-    assert nothing.returncode == 2
-    assert "match nothing" in nothing.stdout
+    nothing = run_step("Check", {"paths": f"{GOOD} fixtures/**/*.nothing"}, tmp_path)
+    assert nothing.returncode == 3, "a pattern that matches nothing is left out"
+    assert "fixtures/**/*.nothing" in nothing.stderr
+
+    of_a_store = run_step("Check", {"paths": f"{GOOD} nowhere://bucket/*.pbin"}, tmp_path)
+    assert of_a_store.returncode != 0, "a pattern of a store is left out"
+    assert "nowhere://bucket" in of_a_store.stdout + of_a_store.stderr
 
 
 def test_a_path_is_not_code(tmp_path):

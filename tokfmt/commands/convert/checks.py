@@ -125,7 +125,8 @@ def _check_rejects(request: Request, path: Place, inputs: Inputs) -> None:
 def _check_ledger(request: Request, sources: Sequence[Source]) -> None:
     """Refuse a ledger unless the only source is a recipe, and all of it is written in its own order."""
     if len(sources) > 1 or not sources[0].format.is_computed:
-        raise OptionError("--ledger lists the records that a recipe takes. Name one recipe as the only SRC")
+        made = "tokfmt recipe NAME=SRC... -o mix.toml makes one, which takes SRC in order"
+        raise OptionError(f"--ledger lists the records that a recipe takes. {made}; convert mix.toml")
     if request.select is not None or not request.arrangement.plain:
         shuffled = request.arrangement.shuffle is not None
         option = "--select" if request.select is not None else "--shuffle" if shuffled else "--split"
