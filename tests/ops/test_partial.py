@@ -338,7 +338,7 @@ def test_an_altered_shard_leaves_the_others(packed, tmp_path):
         shard.write_bytes(content)
     words = "its zstd data end too early.*Copy it again" if packed else "does not fit its.*hashes.*reads it as it is"
     with pytest.raises(FormatError, match=f"{words}.*--allow-partial saves"):
-        tokfmt.convert(home, tmp_path / "refused.pbin")
+        tokfmt.convert(home, tmp_path / "refused.pbin", eos=EOS)
     found = saved(home, tmp_path / "o.pbin")
     assert 0 < len(found) < len(LISTS)
     assert [one for one in LISTS if one in found] == found
@@ -350,7 +350,7 @@ def test_one_altered_shard_alone_is_not_saved(tmp_path):
     content[-3] ^= 4
     (home / "shard.00000.mds").write_bytes(content)
     with pytest.raises(FormatError) as caught:
-        tokfmt.convert(home, tmp_path / "refused.pbin")
+        tokfmt.convert(home, tmp_path / "refused.pbin", eos=EOS)
     assert "does not fit its" in str(caught.value)
     assert "partial" not in str(caught.value)
 

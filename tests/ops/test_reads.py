@@ -1,5 +1,6 @@
 """What opening a dataset reads: counted in reads, bytes, statuses and listings, never in time."""
 
+import json
 import pickle
 import shutil
 import struct
@@ -249,6 +250,18 @@ def test_one_document_of_a_long_pack_takes_the_beginning_of_its_index(tmp_path):
     assert show(path, 1_999_999, eos="none").sequences == 2_000_000  # the whole index
 
 
+def test_a_record_of_lines_is_found_and_read_with_one_read_each(tmp_path):
+    documents = documents_of(4_000, 100).tolist()
+    (tmp_path / "x.jsonl").write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in documents))
+    with asked_of(tmp_path) as asked:
+        dataset = tokfmt.open(tmp_path / "x.jsonl", eos="none")
+        assert len(dataset) == 4_000
+        before = len(asked.reads)
+        for number in (3_999, 7, 2_000, 2_001, 1_234):
+            assert dataset[number].tolist() == documents[number]
+    assert len(asked.reads) - before <= 2 * 5
+
+
 # row groups of Parquet
 
 
@@ -399,6 +412,28 @@ def test_a_changed_shard_is_refused_by_what_reads_it_all(in_parts, tmp_path):
         tokfmt.convert(tmp_path / "x", tmp_path / "x.pbin")
     (report,) = tokfmt.check(tmp_path / "x", deep=True)
     assert report.exit_code
+
+
+def test_opening_reads_as_little_of_large_shards_as_of_small_ones_and_a_read_compares_hashes(tmp_path):
+    np.save(tmp_path / "x.npy", documents_of(1 << 15, 256))
+    took = []
+    for shards, tokens in ((8, 1 << 20), (2, 1 << 22)):
+        path = tmp_path / f"{shards}"
+        given = {"to_format": "mds", "to_options": {"shard_size": tokens}, "eos": "none", "manifest": False}
+        tokfmt.convert(tmp_path / "x.npy", path, **given)
+        with (path / f"shard.{shards - 1:05d}.mds").open("r+b") as last:
+            last.seek(-4, 2)
+            last.write(b"\1\1")
+        for call in (tokfmt.open, info):
+            with asked_of(path) as asked:
+                call(path)
+            took.append(asked.bytes_of(".mds"))
+        dataset = tokfmt.open(path, eos=EOS)
+        assert dataset[0].tolist() == documents_of(1 << 15, 256)[0, :-1].tolist()
+        with pytest.raises(CorruptError, match="sha1"):
+            dataset[-1]
+    assert max(took) < (1 << 24) // 2
+    assert took[2:] == pytest.approx(took[:2], rel=0.1)
 
 
 @pytest.mark.parametrize("change", ["offsets", "null", "compressed"])

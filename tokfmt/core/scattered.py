@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from copy import copy
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,15 @@ class Scattered(File):
 
     def __getstate__(self) -> dict[str, object]:
         return {key: value for key, value in vars(self).items() if key != "_fd"}
+
+    @property
+    def is_decoded_whole(self) -> bool:  # type: ignore[override]
+        return self.below.is_decoded_whole
+
+    def for_look(self) -> Scattered:
+        found = copy(self)
+        found.below = self.below.for_look()
+        return found
 
     @abstractmethod
     def intervals(self, start: int, stop: int) -> tuple[Offsets, Offsets]:

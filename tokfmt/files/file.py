@@ -119,6 +119,7 @@ class File:
     """A regular file that is read by byte offset. Picklable, opened on demand, and thread-safe."""
 
     is_plain = True  # False if reads are decompressed, or come from a store
+    is_decoded_whole = False  # True if the first read decodes all of the file
     may_be_page = False  # a page of HTML or XML is not refused, because the file may be a document
     _is_looked_at = False  # The beginning was compared with those of files in the place of data.
     path: Place
@@ -139,6 +140,10 @@ class File:
     def to_stored_offset(self, offset: int) -> int | None:
         """Return the offset in the file of the byte that `read` returns for `offset`; None if compressed."""
         return offset if self.is_plain else None
+
+    def for_look(self) -> File:
+        """Return this file for a look at a few bytes: its reads compare no hash of the whole file."""
+        return self
 
     def from_stored_offset(self, offset: int) -> int | None:
         """Return the offset at which `read` returns a byte of the file; None if it never does."""

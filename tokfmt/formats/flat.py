@@ -16,6 +16,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -248,6 +249,7 @@ class FlatReader(TokenReader):
         self._begins = [0, *itertools.accumulate(extent.tokens for extent in file_layout.extents)]
         stored = len(self.extents) > 1 and not self.extents[0].file.path.is_local
         self._ahead = FilesAhead(self.extents, self._begins) if stored else None
+        self.decoded_parts = sum(extent.file.is_decoded_whole for extent in self.extents)
         tokens, self._row = self._begins[-1], file_layout.sample_length
         stream = file_layout.starts is None and file_layout.entries is None
         layout = Layout.SAMPLES if self._row else Layout.STREAM if stream else Layout.DOCUMENTS
@@ -272,6 +274,11 @@ class FlatReader(TokenReader):
             extent.file.is_plain and extent.begin + extent.tokens * extent.dtype.itemsize <= extent.file.size
             for extent in (*self.extents, *self._masks)
         )
+
+    def for_look(self) -> FlatReader:
+        found = copy(self)
+        found.extents = [extent._replace(file=extent.file.for_look()) for extent in self.extents]
+        return found
 
     def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self.info.tokens)

@@ -313,7 +313,7 @@ class Packed(File):
         UnsupportedError: The codec is not one of these.
     """
 
-    is_plain = False
+    is_plain, is_decoded_whole = False, True
 
     def __init__(self, path: Place, codec: str, size: int) -> None:
         stored = open_file(path)

@@ -7,7 +7,8 @@ A compressed shard is one stream of all these bytes. Sizes and byte offsets are 
 
 Opening a dataset reads at most the byte offsets of items. If the index states the lengths of items, opening reads no
 shard. When a shard is first read, its items are compared with the index, and its file with its hashes. For a command
-that reads few sequences, only the items that it reads are compared, if the shard is large and not compressed.
+that reads few sequences, only the items that it reads are compared, if the shard is large and not compressed. The same
+holds for the look at the ends of sequences that infers the separator.
 """
 
 from __future__ import annotations
@@ -122,6 +123,12 @@ class Values(Scattered):
         super().__init__(shard)
         self.find, self.hashes, self.few, self._byte_offsets = find, hashes, few, ids.byte_offsets
         self.bounds = offsets_of(ids.lengths)
+
+    def for_look(self) -> Values:
+        """See `File.for_look`. Of the items of a large shard, only those that are read are compared with the index."""
+        found = cast("Values", super().for_look())
+        found.hashes, found.few = {}, self.below.is_plain and self.below.size > _LONG
+        return found
 
     @property
     def size(self) -> int:
@@ -413,17 +420,18 @@ class ShardFormat(FlatFormat):
             what, expected = f"is too short for its {self.item}s", f"{one.count:,} offsets"
             raise CorruptError(file.path, what, expected=expected, found=f"{one.size:,} bytes")
 
-    def table(self, one: Listed, file: File) -> Offsets:
-        """Return int64[items + 1]: the byte offset of each item, and the size of the shard."""
-        begin = 4 * (one.count + 2)
-        table = np.frombuffer(begin_of(file, 0, begin), "<u4").astype(np.int64)
-        count = table[0]
-        if count != one.count or table[1] < begin or table[-1] != one.size or (np.diff(table[1:]) < 0).any():
+    def table(self, one: Listed, file: File, first: int = 0, last: int | None = None) -> Offsets:
+        """Return int64[items + 1]: the byte offset of each item from `first` to `last` (default: all), and the end."""
+        begin, last = 4 * (one.count + 2), one.count if last is None else last
+        table = np.frombuffer(begin_of(file, 4 * first, 4 * (last - first + 2)), "<u4").astype(np.int64)
+        count, table = one.count if first else table[0], table[1:]
+        ends = table[-1] == one.size if last == one.count else table[-1] <= one.size
+        if count != one.count or table[0] < begin or not ends or (np.diff(table) < 0).any():
             expected = f"{one.count:,} {self.item}s from byte {begin:,} to {one.size:,}"
-            order = ", not in order" if (np.diff(table[1:]) < 0).any() else ""
-            found = f"{count:,} {self.item}s from {table[1]:,} to {table[-1]:,}{order}"
+            order = ", not in order" if (np.diff(table) < 0).any() else ""
+            found = f"{count:,} {self.item}s from {table[0]:,} to {table[-1]:,}{order}"
             raise CorruptError(file.path, f"offsets of {self.item}s", offset=0, expected=expected, found=found)
-        return table[1:]
+        return table
 
     def find(self, one: Listed, file: File, first: int = 0, last: int | None = None) -> Ids:
         """Return the byte offsets and lengths of the IDs, from the items of the shard.
@@ -431,8 +439,7 @@ class ShardFormat(FlatFormat):
         Args:
             last: The item after the last one; None for all.
         """
-        table = self.table(one, file)
-        return self._found(one, Heads(file, table[first : len(table) if last is None else last + 1]), first)
+        return self._found(one, Heads(file, self.table(one, file, first, last)), first)
 
     def _found(self, one: Listed, heads: Heads, first: int = 0) -> Ids:
         ids = self.ids(one, heads)

@@ -54,6 +54,9 @@ class Joined(Axis):
         k = self._holder(interval[0])
         return k if k >= 0 and interval[1] <= self.starts[k + 1] else None
 
+    def for_look(self) -> Axis:
+        return Joined([axis.for_look() for axis in self.axes])
+
     def locate(self, position: int) -> ByteOffset | None:
         check_position(position, self.length)
         k = self._holder(position)

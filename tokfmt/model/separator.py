@@ -86,6 +86,7 @@ def sample_ends(axis: Axis, spans: Spans, runs: Runs | None = None, most: int = 
     Where a slot takes a whole piece of a file, few pieces are looked at, and each is decoded once. By default, `most`
     sequences are looked at, spread over the dataset; else the `runs` of neighbors.
     """
+    axis = axis.for_look()
     if runs is None:
         runs = list(windows(0, spans.count, _AT_ONCE))
         if spans.count > most:
@@ -195,9 +196,9 @@ def led(dataset: Dataset, lead: int, most: int = _MOST, *, each: bool = False) -
     if any(gap.alone and gap.id == lead for gap in dataset.gap.each()):
         what = f"--bos {lead}: only this ID marks boundaries, so that it cannot be a lead as well"
         raise OptionError(f"{what}. --eos ID names another separator", name="bos")
-    spans, full, leads = Led(dataset.spans, lead), 0, 0
+    spans, axis, full, leads = Led(dataset.spans, lead), dataset.axis.for_look(), 0, 0
     for first, last in [] if each else _spread(spans.count, most) if spans.count > most else [(0, spans.count)]:
-        starts, stops, beside = spans.read(first, last, dataset.axis)
+        starts, stops, beside = spans.read(first, last, axis)
         leads += int(np.count_nonzero(beside & LEAD))
         full += int(np.count_nonzero((stops > starts) | (beside & LEAD != 0)))
     alike = not each and leads in {0, full}

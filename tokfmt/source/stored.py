@@ -452,7 +452,7 @@ def decided(
     endings = tuple(ends.counts)
     some = ends.tokens if gap.known == "inferred" else None
     if gap.known == "inferred" and some is None:
-        some = stored.tokens(0, min(info.tokens, _SOME))
+        some = stored.for_look().tokens(0, min(info.tokens, _SOME))
     if some is not None and gap.id is not None and byte_swapped(some[:_SOME]):
         return Separator(None, doubt=_swapped(gap.id, info.dtype), endings=endings), from_reader(stored, path=path)
     return Separator(gap.id, source, gap.known == "inferred", is_stored=gap.stored, endings=endings, seen=seen), dataset

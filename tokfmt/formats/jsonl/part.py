@@ -175,7 +175,8 @@ class Part:
         """Return the byte offsets of record `first`, and of the line after record `last - 1`, in a plain file."""
         index = self._record_index
         if index is None:
-            return self._numbered.bounds(first)[0], self._numbered.bounds(last - 1)[1]
+            begin, end = self._numbered.bounds(first)
+            return begin, end if last - first == 1 else self._numbered.bounds(last - 1)[1]
         entries = index.offsets
         begins = [int(entries[entry]) for entry in (first, last) if entry < len(entries)]
         for entry, offset in zip((first, last), begins, strict=False):

@@ -199,7 +199,8 @@ class JsonlReader(RecordReader):
                 yield Block(number, start, stop, base + some[0], some[1] - some[0])
                 return
         while start < stop:
-            end = min(stop, border(text, start + max(1, size), self.options.max_line))
+            at = start + max(1, size)
+            end = stop if at >= stop else min(stop, border(text, at, self.options.max_line))
             yield Block(number, start, end)
             start = end
 
