@@ -25,9 +25,10 @@ PAGES = [
 ]  # fmt: skip
 
 CUT = (
-    "[...document.querySelectorAll('pre > code')].filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.innerText)"
+    "[...document.querySelectorAll('pre > code')].filter(e => e.scrollWidth > e.clientWidth + 1"
+    " && !(innerWidth < 720 && getComputedStyle(e).overflowX === 'auto')).map(e => e.innerText)"
 )
-"""The blocks of code of which a line does not fit."""
+"""The blocks of code of which a line does not fit, and which do not scroll on a phone."""
 
 BROKEN = """
 [...document.querySelectorAll('.md-typeset :not(pre) > code')].flatMap(code => [...code.childNodes].filter(part => {
