@@ -7,7 +7,7 @@ entry      of an epoch: an instance, or -1 for a place that a rank leaves empty
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -33,12 +33,20 @@ def stated(facts: RunFacts, name: str, value: _T | None, there: str) -> _T:
     return value
 
 
+def longest_of(datasets: Sequence[Dataset]) -> int:
+    """Return the length of the longest sequence of some datasets, and at least 1."""
+    return max(
+        1, *(int(np.max(np.diff(one.spans.extents(0, one.spans.count)[:2], axis=0), initial=0)) for one in datasets)
+    )
+
+
 class EpochOrder(Order):
     """The order of a stretch of a run, which began in some epoch after some of its entries."""
 
     epoch_of_start: int  # the epoch in which this stretch began
     head: int  # entries of that epoch that the stretch has
     per: int  # entries of each epoch after it
+    skipped: int = 0  # entries of the epoch of the start that were read before
 
     def __init__(self, facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> None:
         self.sources, self.datasets, self.given = tuple(read), tuple(datasets), facts.given
@@ -46,11 +54,25 @@ class EpochOrder(Order):
         self.pad_id = facts.given.pad_id or 0
         self._epoch: tuple[int, Integers] = (-1, Held(np.empty(0, np.int64)))
 
-    def begin(self, epoch: int, head: int, per: int) -> None:
-        """State where the stretch begins. It ends with its first epoch if nothing says how long it was."""
+    def start(self, first_epoch: int, per: int, rest: Callable[[int, int], int] | None = None) -> None:
+        """State where the stretch begins, in epochs of `per` entries; it ends with its first epoch if nothing says how
+        long it was. `rest` counts the entries of an epoch after some, if it is not their difference.
+        """
+        given = self.given
+        if per <= 0:
+            raise OptionError(
+                "an epoch has no sample: the datasets hold fewer than batch_size needs", name="batch_size"
+            )
+        passed, self.skipped = divmod(given.consumed or 0, per)
+        epoch = first_epoch + passed
+        if given.epoch is not None or given.sample_in_epoch is not None:
+            epoch, self.skipped = max(given.epoch or 0, first_epoch), given.sample_in_epoch or 0
+        head = per - self.skipped if rest is None else rest(epoch, self.skipped)
+        if head <= 0:
+            raise OptionError(f"an epoch has {per:,} samples, fewer than sample_in_epoch", name="sample_in_epoch")
         self.epoch_of_start, self.head, self.per = epoch, head, per
-        self.first = self.given.consumed or 0
-        self.count = self.given.samples or self.first + head
+        self.first = given.consumed or 0
+        self.count = given.samples or self.first + head
 
     @abstractmethod
     def entries(self, epoch: int) -> Integers:
@@ -91,6 +113,13 @@ class EpochOrder(Order):
         numbers = self.numbers(samples)
         rows = np.flatnonzero(numbers >= 0)
         return self.instances(numbers[rows], rows)
+
+    def ranks(self, step: int) -> list[Numbers]:
+        taken = np.arange(*self.batches.samples_of(step))
+        if taken[-1] >= self.count:
+            return [taken]  # the reader says that this is beyond the end
+        shares, numbers = np.split(taken, self.world_size), np.split(self.numbers(taken), self.world_size)
+        return [share[found >= 0] for share, found in zip(shares, numbers, strict=True)]
 
     def seen(self, source: int, sequence: int, start: int, stop: int) -> Numbers:
         wanted = self.holding(source, sequence, start, stop)

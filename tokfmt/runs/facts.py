@@ -23,7 +23,7 @@ from tokfmt.files.place import Place, is_address, place_of
 from tokfmt.mix import RECIPE_VERSION, read_table
 from tokfmt.wording import printable
 
-Framework = Literal["megatron-core", "megatron-lm", "gpt-neox", "nanoset", "mosaic-streaming"]
+Framework = Literal["megatron-core", "megatron-lm", "gpt-neox", "nanoset", "mosaic-streaming", "litdata"]
 _MANY = 1 << 40
 _LARGEST = 1e15  # sum of weights
 
@@ -53,13 +53,13 @@ class ReadOptions:
     dataset_folders: tuple[str, ...] = option((), "nanoset: the folders, with commas")
     dataset_weights: tuple[str, ...] = option((), "nanoset: their weights, with commas")
     sequence_length: int | None = option(None, "input tokens of a sample", minimum=1, maximum=1 << 24)
-    seed: int | None = option(None, "nanoset: seed of the order", minimum=0, maximum=INT32_MAX)
+    seed: int | None = option(None, "nanoset, litdata: seed of the order", minimum=0, maximum=INT32_MAX)
     streams: tuple[str, ...] = option((), "mosaic-streaming: the folders, with commas")
     proportion: tuple[str, ...] = option((), "mosaic-streaming: their shares of an epoch, with commas")
     repeat: tuple[str, ...] = option((), "mosaic-streaming: how often each is in an epoch, with commas")
     choose: tuple[str, ...] = option((), "mosaic-streaming: samples of each in an epoch, with commas")
     epoch_size: int | None = option(None, "mosaic-streaming: samples of an epoch", minimum=1, maximum=_MANY)
-    shuffle: bool | None = option(None, "mosaic-streaming: samples are shuffled")
+    shuffle: bool | None = option(None, "mosaic-streaming, litdata: samples are shuffled")
     shuffle_algo: Literal["py1e", "py1br", "py1s", "py2s", "naive"] = option("py1e", "mosaic-streaming: how")
     shuffle_seed: int | None = option(None, "mosaic-streaming: seed; auto: 9176", minimum=0, maximum=INT32_MAX)
     shuffle_block_size: int | None = option(
@@ -70,11 +70,21 @@ class ReadOptions:
     )
     sampling_method: Literal["balanced", "fixed"] = option("balanced", "mosaic-streaming: balanced or fixed")
     batching_method: Literal["random", "stratified", "per_stream"] = option("random", "mosaic-streaming: how")
-    nodes: int = option(1, "mosaic-streaming: physical nodes", minimum=1, maximum=INT32_MAX)
-    num_workers: int | None = option(None, "mosaic-streaming: of a rank; auto: 1", minimum=1, maximum=1 << 16)
+    nodes: int = option(1, "mosaic-streaming, litdata: physical nodes", minimum=1, maximum=INT32_MAX)
+    num_workers: int | None = option(None, "mosaic-streaming, litdata: of a rank; auto: 1", minimum=1, maximum=1 << 16)
+    input_dir: tuple[str, ...] = option((), "litdata: the folders, with commas")
+    weights: tuple[str, ...] = option((), "litdata: the weights of several folders, with commas")
+    combined_seed: int | None = option(
+        None, "litdata: seed of CombinedStreamingDataset; auto: 42", minimum=0, maximum=INT32_MAX
+    )
+    block_size: int | None = option(None, "litdata: IDs of a block of TokensLoader", minimum=2, maximum=1 << 24)
+    drop_last: bool | None = option(None, "litdata: incomplete batches are dropped; auto: with several ranks")
+    item_shuffle_window: int | None = option(
+        None, "litdata: samples of a chunk that are shuffled together; auto: 256", minimum=0, maximum=_MANY
+    )
     epoch: int | None = option(None, "epoch in which this stretch began", minimum=0, maximum=INT32_MAX)
     sample_in_epoch: int | None = option(
-        None, "mosaic-streaming: samples of that epoch that were read before", minimum=0, maximum=_MANY
+        None, "mosaic-streaming, litdata: samples of that epoch that were read before", minimum=0, maximum=_MANY
     )
     pad_id: int | None = option(None, "ID that fills short samples", minimum=0, maximum=INT32_MAX)
 

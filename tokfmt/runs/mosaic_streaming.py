@@ -10,7 +10,6 @@ The state of a checkpoint has epoch, sample_in_epoch, num_canonical_nodes and sh
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,15 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.errors import CorruptError, OptionError
-from tokfmt.files.file import read_whole
+from tokfmt.files.file import open_file
 from tokfmt.files.place import Place
+from tokfmt.formats.folders import json_object
 from tokfmt.model.dataset import Dataset
 from tokfmt.runs.arrays import Held, Integers, Numbers
-from tokfmt.runs.epochs import EpochOrder, stated
+from tokfmt.runs.epochs import EpochOrder, longest_of, stated
 from tokfmt.runs.facts import RunFacts, weights_of
 from tokfmt.runs.order import Order, Pieces, RunSource
 
-_INDEX = 1 << 30  # bytes of index.json
 _MOST = 1 << 28  # samples of an epoch, each of which takes 8 bytes and more
 _MOST_PLACES = 1 << 20  # canonical nodes, and places of a batch of all workers
 _CONFIG = "the configuration of the run (train_loader of LLM Foundry, the arguments of StreamingDataset)"
@@ -77,17 +76,8 @@ class StreamingOrder(EpochOrder):
                 f"batch_size times num_workers (found {int(self.chosen.sum()):,}, {self.canonical:,} and {together:,})",
                 name="num_canonical_nodes",
             )
-        self.seq_len = given.sequence_length or max(
-            1, *(int(np.max(np.diff(one.spans.extents(0, one.spans.count)[:2], axis=0))) for one in datasets)
-        )
-        per = len(self._table(0, 0))
-        epoch, inside = divmod(given.consumed or 0, max(per, 1))
-        if given.epoch is not None or given.sample_in_epoch is not None:
-            epoch, inside = given.epoch or 0, given.sample_in_epoch or 0
-        self.skipped, head = inside, len(self._table(epoch, inside))
-        if not head:
-            raise OptionError(f"an epoch has {per:,} samples, fewer than sample_in_epoch", name="sample_in_epoch")
-        self.begin(epoch, head, per)
+        self.seq_len = given.sequence_length or longest_of(datasets)
+        self.start(0, len(self._table(0, 0)), lambda epoch, skipped: len(self._table(epoch, skipped)))
         self.facts = {
             "shuffle": given.shuffle_algo if self.shuffled else "none",
             "canonical nodes": self.canonical,
@@ -110,13 +100,6 @@ class StreamingOrder(EpochOrder):
 
     def holding(self, source: int, sequence: int, start: int, stop: int) -> Numbers:  # noqa: ARG002
         return np.array([self.firsts[source] + sequence])
-
-    def ranks(self, step: int) -> list[Numbers]:
-        taken = np.arange(*self.batches.samples_of(step))
-        if taken[-1] >= self.count:
-            return [taken]  # the reader says that this is beyond the end
-        shares, numbers = np.split(taken, self.world_size), np.split(self.numbers(taken), self.world_size)
-        return [share[found >= 0] for share, found in zip(shares, numbers, strict=True)]
 
     # Streams
 
@@ -221,8 +204,8 @@ def _shards(path: Place, dataset: Dataset) -> Numbers:
     """Return the samples of each shard of a stream."""
     index = path / "index.json"
     try:
-        shards = [int(shard["samples"]) for shard in json.loads(read_whole(index, _INDEX))["shards"]]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        shards = [int(shard["samples"]) for shard in json_object(open_file(index))["shards"]]
+    except (ValueError, KeyError, TypeError) as error:
         raise CorruptError(index, "does not list the samples of its shards", remedy="Copy it again") from error
     if min(shards, default=0) < 1 or sum(shards) != dataset.spans.count:
         found, expected = f"{sum(shards):,}", f"{dataset.spans.count:,} samples, and some in each shard"
