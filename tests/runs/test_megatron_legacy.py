@@ -151,3 +151,72 @@ def test_a_damaged_description_is_an_error(tmp_path):
             done = commands.run("stats", home / "cache", "--from", "run", "--from-opt", f"root={home}")
             assert done.returncode in (0, 2, 3), done.stderr
             text.write_bytes(before)
+
+
+def test_samples_in_the_order_of_training(tmp_path):
+    """Pythia published its samples shuffled: sequence k of the index is sample k, with its last label."""
+    rng = np.random.default_rng(7)
+    rows = rng.integers(1, 500, (40, 17)).tolist()
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps({"input_ids": row}) + "\n" for row in rows))
+    commands.run(
+        "convert", tmp_path / "rows.jsonl", tmp_path / "document.bin", "--to", "megatron", "--to-eos", "none", check=0
+    )
+    (tmp_path / "run.toml").write_text(
+        'tokfmt = 1\n[run]\nframework = "gpt-neox"\npreshuffled = true\ndata_path = ["document"]\nbatch_size = 8\n'
+        "micro_batch_size = 2\nworld_size = 2\n"
+    )
+    run = tokfmt.open(tmp_path / "run.toml")
+    assert [run[k].tolist() for k in range(40)] == [row[:16] for row in rows]
+    assert read_by_ranks(tmp_path / "run.toml", 3) == [[24, 25, 28, 29], [26, 27, 30, 31]]
+    assert [ids_of(one) for one in shown(tmp_path / "run.toml", "--sample", 33)] == [rows[33]]
+    done = commands.run("show", tmp_path / "run.toml", "--seen", "document#33", "--json", check=0)
+    assert [(one["sample"], one["step"], one["rank"]) for one in json.loads(done.stdout)["reads"]] == [(33, 4, 0)]
+    assert findings(tmp_path / "run.toml") == set()
+
+
+def test_data_that_are_not_shuffled_samples_are_refused(tmp_path):
+    home = RUNS / "gpt_neox"
+    options = {"framework": "gpt-neox", "preshuffled": "true", "root": home}
+    for paths, word in (("", "data_path"), ("data/meadow,data/lantern", "data_path")):
+        done = commands.run("info", home / "data", "--from", "run", *words_of({**options, "data_path": paths}), check=2)
+        assert word in done.stderr
+    done = commands.run(
+        "stats", home / "data", "--from", "run", *words_of({**options, "data_path": "data/meadow"}), check=3
+    )
+    assert "meadow.idx" in done.stderr
+    assert findings(home / "data", data_path="data/meadow", **options) == {"TF812"}
+
+
+def test_an_index_that_is_zero_from_an_entry_on_is_found(tmp_path):
+    """The published shuffle of Pythia's seed 2 is: the finding names the entries."""
+    shutil.copytree(RUNS / "gpt_neox", tmp_path / "set")
+    (shuffle,) = (tmp_path / "set" / "data").glob("meadow_train_indexmap_40ns*shuffle_idx.npy")
+    order = np.load(shuffle)
+    assert (order[5:20] != 0).all()
+    order[5:20] = 0
+    np.save(shuffle, order)
+    options = {"framework": "gpt-neox", "data_path": "data/meadow", "order": "40ns", "root": tmp_path / "set"}
+    done = commands.run(
+        "check", "--deep", tmp_path / "set" / "data", "--from", "run", "--json", *words_of(options), check=1
+    )
+    (report,) = json.loads(done.stdout)["datasets"]
+    (finding,) = [one for one in report["findings"] if one["code"] == "TF813"]
+    again = [k for k, window in enumerate(order.tolist()) if window in order[:k].tolist()]
+    assert f"the entries {again[0]} to {again[-1]}" in finding["message"]
+
+
+def test_sequences_of_an_index_are_what_a_run_read_whatever_its_documents(tmp_path):
+    """Upstream reads sequences: an index whose documents hold two of them gives the same samples."""
+    shutil.copytree(RUNS / "gpt_neox", tmp_path / "set")
+    options = {"framework": "gpt-neox", "data_path": "data/meadow", "order": "40ns", "root": tmp_path / "set"}
+    before = tokfmt.open(tmp_path / "set" / "data", format="run", options={k: str(v) for k, v in options.items()})
+    index = tmp_path / "set" / "data" / "meadow.idx"
+    raw = index.read_bytes()
+    count, documents = np.frombuffer(raw, "<u8", 2, 18)
+    ends = np.frombuffer(raw, "<i8", int(documents), len(raw) - 8 * int(documents))
+    assert ends.tolist() == list(range(int(count) + 1))
+    pairs = np.unique(np.append(ends[::2], count)).astype("<i8")
+    head = raw[:26] + np.array([len(pairs)], "<u8").tobytes() + raw[34 : len(raw) - 8 * int(documents)]
+    index.write_bytes(head + pairs.tobytes())
+    after = tokfmt.open(tmp_path / "set" / "data", format="run", options={k: str(v) for k, v in options.items()})
+    assert [row.tolist() for row in after] == [row.tolist() for row in before]

@@ -20,6 +20,7 @@ from tokfmt.formats.npy import header_of
 Numbers = NDArray[np.int64]
 WINDOW = 1 << 22
 """Entries that a search holds at once."""
+_RANGE = 1 << 28  # numbers that the search for repeated ones holds
 _NEAR = 1 << 12  # Entries between two that are asked for, which take less time to read than another read does.
 
 
@@ -153,11 +154,29 @@ def random_permutation(count: int, seed: int) -> Numbers:
     return np.array(places, np.int64)
 
 
-def is_permutation(integers: Integers) -> bool:
-    """Return True if each of the numbers below the length occurs once. Holds one bit for each."""
-    seen = np.zeros(len(integers), np.bool_)
-    for _, entries in searched(integers):
-        if len(entries) and (int(entries.min()) < 0 or int(entries.max()) >= len(seen)):
-            return False
-        seen[entries] = True
-    return bool(seen.all())
+def repeated(integers: Integers) -> tuple[int, int] | None:
+    """Return the first and the last entry that no permutation has: one beyond the length, or one that an entry before
+    has too; None of a permutation. Holds a byte for each of 2^28 numbers, and searches once for each such range.
+    """
+    places = list[int]()
+    for low in range(0, len(integers), _RANGE):
+        seen = np.zeros(min(_RANGE, len(integers) - low), np.bool_)
+        for _, entries in searched(integers):
+            seen[entries[(entries >= low) & (entries < low + len(seen))] - low] = True
+        if not seen.all():
+            places += _places_of_repeated(integers, low, seen)
+    return (min(places), max(places)) if places else None
+
+
+def _places_of_repeated(integers: Integers, low: int, seen: NDArray[np.bool_]) -> Iterator[int]:
+    seen[:] = False
+    for a, entries in searched(integers):
+        beyond = (entries < 0) | (entries >= len(integers))
+        at = np.flatnonzero((entries >= low) & (entries < low + len(seen)))
+        numbers = entries[at] - low
+        is_first = np.zeros(len(at), np.bool_)
+        is_first[np.unique(numbers, return_index=True)[1]] = True
+        wrong = np.concatenate([np.flatnonzero(beyond), at[seen[numbers] | ~is_first]])
+        seen[numbers] = True
+        if len(wrong):
+            yield from (a + int(wrong.min()), a + int(wrong.max()))

@@ -50,6 +50,7 @@ class ReadOptions:
     data_path: tuple[str, ...] = option((), "megatron-lm: WEIGHT,PATH,WEIGHT,PATH as in the run's arguments; or PATH")
     train_data_paths: tuple[str, ...] = option((), "gpt-neox: the paths of the data, with commas")
     train_data_weights: tuple[str, ...] = option((), "gpt-neox: their weights, with commas")
+    preshuffled: bool = option(False, "gpt-neox: the sequences of data_path are the samples, in order (Pythia)")
     dataset_folders: tuple[str, ...] = option((), "nanoset: the folders, with commas")
     dataset_weights: tuple[str, ...] = option((), "nanoset: their weights, with commas")
     sequence_length: int | None = option(None, "input tokens of a sample", minimum=1, maximum=1 << 24)

@@ -8,6 +8,7 @@ Megatron-LM, found by running GPT-NeoX ea7aefd8:
 
 - The last sample of a source is never used, and a number beyond its end begins at its first sample again.
 - The loader is a cycle: after its end, it repeats what it gave since the start of this process.
+- With preshuffled, the sequences of an index are the samples, in the order of training (the published sets of Pythia).
 - pack_until_overflow: a sample is whole documents and one token of the next one, cut or filled with 0.
 """
 
@@ -19,24 +20,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.findings import Finding, Problem
+from tokfmt.errors import CorruptError, FormatError, OptionError
 from tokfmt.model.dataset import Dataset
-from tokfmt.runs.arrays import Held, Numbers, places_of
+from tokfmt.runs.arrays import WINDOW, Held, Numbers, places_of
 from tokfmt.runs.facts import RunFacts, weights_of
 from tokfmt.runs.megatron_lm import IndexMap, index_maps, look_at
-from tokfmt.runs.megatron_samples import Blend, BlendOrder, Windows
-from tokfmt.runs.order import Order, Pieces, RunSource, largest_error
+from tokfmt.runs.megatron_samples import Blend, BlendOrder, Windows, megatron_source
+from tokfmt.runs.order import Batches, Order, Pieces, RunSource, largest_error
+from tokfmt.wording import printable
 
 _OVERFLOW = "pack_until_overflow"
 
 
 def sources(facts: RunFacts) -> list[RunSource]:
     """Return the datasets that the run read, in the order of the blend."""
-    return [one.source for one in _maps(facts)]
+    if not facts.given.preshuffled:
+        return [one.source for one in _maps(facts)]
+    paths = facts.given.data_path or facts.given.train_data_paths
+    if len(paths) != 1:
+        raise OptionError(
+            f"{printable(facts.where)}: preshuffled needs the data of the run, one index: --from-opt data_path=PREFIX",
+            name="data_path",
+        )
+    place = facts.named(paths[0])
+    return [megatron_source(place.name, place)]
 
 
 def order(facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> Order:
     """Return the order that the files hold; that of the blend is built again."""
-    return GptNeoxOrder(facts, read, datasets)
+    return (PreshuffledOrder if facts.given.preshuffled else GptNeoxOrder)(facts, read, datasets)
 
 
 def _maps(facts: RunFacts) -> list[IndexMap]:
@@ -120,3 +132,48 @@ class GptNeoxOrder(BlendOrder):
         for windows, one in zip(self.blend.windows, self.maps, strict=True):
             if one.packing != _OVERFLOW:
                 yield from look_at(windows, one, deep=deep)
+
+
+class PreshuffledOrder(Order):
+    """The sequences of an index, each a sample with its last label, in the order of training."""
+
+    framework = "gpt-neox"
+    from_files = True
+
+    def __init__(self, facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> None:
+        self.sources, self.datasets, self.given = tuple(read), tuple(datasets), facts.given
+        self.spans, self.world_size, self.batches = datasets[0].spans, facts.given.world_size, Batches(facts.given)
+        begin, end = self.spans.extent(0) if self.spans.count else (0, 0)
+        self.seq_len = end - begin - 1
+        if self.seq_len < 1:
+            raise FormatError(read[0].paths[0], "has no sample in its first sequence", remedy="Name another data_path")
+        self.first = facts.given.consumed or 0
+        self.count = min(self.spans.count, facts.given.samples or self.spans.count)
+        self.facts = {"split": "preshuffled"}
+
+    def numbers(self, samples: Numbers) -> Numbers:
+        return samples
+
+    def pieces(self, samples: Numbers) -> Pieces:
+        begins, ends = self.spans.extents_of(samples)[:2]
+        wrong = np.flatnonzero(ends - begins != self.seq_len + 1)
+        if len(wrong):
+            raise CorruptError(
+                self.sources[0].paths[0],
+                f"sequence {int(samples[wrong[0]]):,} is not a sample, as the first one is",
+                expected=f"{self.seq_len + 1:,} tokens",
+                found=f"{int(ends[wrong[0]] - begins[wrong[0]]):,}",
+                remedy="preshuffled = true is for data that hold one sample per sequence, in the order of training",
+            )
+        return Pieces(np.arange(len(samples)), np.zeros(len(samples), np.int64), begins, ends - begins)
+
+    def seen(self, source: int, sequence: int, start: int, stop: int) -> Numbers:  # noqa: ARG002
+        return np.array([sequence])
+
+    def ranks(self, step: int) -> list[Numbers]:
+        return self.in_micro_batches(step, self.given.micro_batch_size)
+
+    def look(self, *, deep: bool) -> Iterator[Finding | Problem]:
+        for at in range(0, self.count if deep else 0, WINDOW):
+            self.pieces(np.arange(at, min(at + WINDOW, self.count)))
+        return iter(())

@@ -30,7 +30,15 @@ from tokfmt.files.place import Place
 from tokfmt.model.dataset import Dataset
 from tokfmt.runs.arrays import WINDOW, Integers, Numbers
 from tokfmt.runs.facts import RunFacts
-from tokfmt.runs.megatron_samples import Blend, BlendOrder, Windows, rebuilt, sizes_of, stale_or_repeated
+from tokfmt.runs.megatron_samples import (
+    Blend,
+    BlendOrder,
+    Windows,
+    megatron_source,
+    rebuilt,
+    sizes_of,
+    stale_or_repeated,
+)
 from tokfmt.runs.order import Order, RunSource
 from tokfmt.wording import printable
 
@@ -149,7 +157,7 @@ def sources(facts: RunFacts) -> list[RunSource]:
         place = facts.located(one.path, cache.there / f"{one.stem}-description.txt")
         weight = weights[k] if isinstance(weights, list) and k < len(weights) else None
         name = one.path.rpartition("/")[2]
-        found.append(RunSource(name, (place.with_name(place.name + ".idx"),), "megatron", weight=weight))
+        found.append(megatron_source(name, place, weight))
     return found
 
 

@@ -28,7 +28,7 @@ from tokfmt.files.place import Place
 from tokfmt.model.dataset import Dataset
 from tokfmt.runs.arrays import Held, Integers, Numbers
 from tokfmt.runs.facts import RunFacts
-from tokfmt.runs.megatron_samples import Blend, BlendOrder, Windows, stale_or_repeated
+from tokfmt.runs.megatron_samples import Blend, BlendOrder, Windows, megatron_source, stale_or_repeated
 from tokfmt.runs.order import Order, RunSource, largest_error
 from tokfmt.wording import printable
 
@@ -122,7 +122,7 @@ def index_maps(facts: RunFacts, mixed: Sequence[tuple[str, float | None]], *, nu
         length = int(match["length"])
         if not 1 <= length <= _LONGEST:
             raise CorruptError(stem, f"states samples of {length:,} tokens", expected=f"1 to {_LONGEST:,}")
-        source = RunSource(name, (place.with_name(f"{name}.idx"),), "megatron", weight=share)
+        source = megatron_source(name, place, share)
         maps.append(IndexMap(source, stem, length, match["packing"] or ""))
     if len({one.length for one in maps}) > 1:
         raise OptionError(
@@ -196,7 +196,7 @@ def _of_text(facts: RunFacts, there: Place, text: str, weight: float | None) -> 
     path = _value(text, "Data prefix")
     place = facts.located(path, there / f"{hashed}.dsc")
     name = path.rpartition("/")[2]
-    source = RunSource(name, (place.with_name(f"{place.name}.idx"),), "megatron", weight=weight)
+    source = megatron_source(name, place, weight)
     return IndexMap(source, there / hashed, int(length))
 
 

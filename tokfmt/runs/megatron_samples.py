@@ -24,9 +24,9 @@ from tokfmt.runs.arrays import (
     Integers,
     Numbers,
     Stored,
-    is_permutation,
     places_of,
     random_permutation,
+    repeated,
     stored_npy,
 )
 from tokfmt.runs.facts import RunFacts
@@ -34,6 +34,14 @@ from tokfmt.runs.order import Batches, Order, Pieces, RunSource
 from tokfmt.wording import printable
 
 _EMPTY = 1 << 20  # empty documents in a window, at most
+
+
+def megatron_source(name: str, prefix: Place, weight: float | None = None) -> RunSource:
+    """Return an indexed dataset by its path without suffix. A run reads the sequences of the index, whatever documents
+    they make.
+    """
+    index = prefix.with_name(f"{prefix.name}.idx")
+    return RunSource(name, (index,), "megatron", {"unit": "sequences"}, weight)
 
 
 def sizes_of(dataset: Dataset) -> Numbers:
@@ -343,12 +351,13 @@ def stale_or_repeated(
     windows: Windows, bounds: tuple[int, int], title: str, documents: Place, shuffle: Place, *, deep: bool
 ) -> Iterator[Finding]:
     """Compare the indexes of a source with its tokens. `bounds` are the documents of the split."""
-    if deep and not is_permutation(windows.shuffle):
+    if deep and (wrong := repeated(windows.shuffle)) is not None:
         yield Finding(
             "TF813",
             "error",
             str(shuffle),
-            "the shuffle index is not a permutation of the windows, so that some samples were read twice or never",
+            f"the shuffle index is not a permutation of the windows: some of the entries {wrong[0]:,} to {wrong[1]:,} "
+            "repeat others, or lead beyond the windows, so that some samples were read twice or never",
         )
     first, last = bounds
     per = int(sizes_of(windows.dataset)[first:last].sum())

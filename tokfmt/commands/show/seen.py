@@ -118,14 +118,16 @@ def _found(reader: Samples | RunReader, source: int, query: str, tokenizer: str 
     """Return the sequences of a source that a query of `tokfmt show` finds."""
     of_source: RunSource | TokenSource
     eos: EosChoice = "none"
+    options: Options = ()
     if isinstance(reader, RunReader):
         of_source = reader.order.sources[source]
+        options = {key: str(value) for key, value in of_source.options.items()}
     else:
         of_source = reader.sources[source]
         eos = of_source.eos_id
     if len(of_source.paths) != 1:
         raise OptionError(f"{printable(of_source.name)}: has several paths. Give the number of a sequence", name="seen")
-    request = SourceRequest.of(shortest(of_source.paths[0]), of_source.format, eos)
+    request = SourceRequest.of(shortest(of_source.paths[0]), of_source.format, eos, options)
     found = show(request, query, tokenizer=tokenizer, limit=_MATCHES)
     numbers = [one.index for one in found.shown]
     if not numbers:
