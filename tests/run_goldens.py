@@ -24,6 +24,12 @@ def shown(run, *words, **options):
     return json.loads(done.stdout)["shown"]
 
 
+def findings(run, **options):
+    """The codes of what a deep check of a run finds."""
+    done = commands.run("check", "--deep", run, "--from", "run", "--json", *words_of(options))
+    return {finding["code"] for report in json.loads(done.stdout)["datasets"] for finding in report["findings"]}
+
+
 def read_by_ranks(run, step, **options):
     """For each rank, in the order in which it reads them: the numbers of its samples in the dataset of the framework."""
     ranks = {}

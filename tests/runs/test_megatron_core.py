@@ -6,7 +6,7 @@ import shutil
 import commands
 import numpy as np
 import pytest
-from run_goldens import RUNS, ids_of, pieces_of, read_by_ranks, recorded, shown, words_of
+from run_goldens import RUNS, findings, ids_of, pieces_of, read_by_ranks, recorded, shown, words_of
 
 import tokfmt
 
@@ -125,11 +125,6 @@ def test_several_orders_of_a_split_have_to_be_chosen(tmp_path):
     done = commands.run("info", home / "cache_noweights_exhaustive", *words, check=2)
     assert "order=" in done.stderr
     commands.run("info", home / "cache_noweights_exhaustive", *words, "--from-opt", "order=51bf", check=0)
-
-
-def findings(run, **options):
-    done = commands.run("check", "--deep", run, "--json", *words_of(options))
-    return {finding["code"] for report in json.loads(done.stdout)["datasets"] for finding in report["findings"]}
 
 
 def test_whole_caches_have_no_finding():

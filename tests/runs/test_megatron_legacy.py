@@ -6,7 +6,7 @@ import shutil
 import commands
 import numpy as np
 import pytest
-from run_goldens import RUNS, ids_of, pieces_of, read_by_ranks, recorded, shown, words_of
+from run_goldens import RUNS, findings, ids_of, pieces_of, read_by_ranks, recorded, shown, words_of
 
 import tokfmt
 
@@ -92,11 +92,6 @@ def test_a_document_is_found_in_the_samples_that_read_it(of_set, folder, name, o
         assert found >= samples
         assert "overflow" in name or found == samples
         assert all(document in {piece[0] for piece in record[str(one)]["pieces"]} for one in found)
-
-
-def findings(run, **options):
-    done = commands.run("check", "--deep", run, "--from", "run", "--json", *words_of(options))
-    return {finding["code"] for report in json.loads(done.stdout)["datasets"] for finding in report["findings"]}
 
 
 @pytest.mark.parametrize(("of_set", "folder", "name", "options"), SETS[:4], ids=IDS[:4])

@@ -382,7 +382,7 @@ def _rows_there(path: Place, token_bytes: int) -> tuple[Offsets, str]:
         found, tail, lost = array("q"), b"", error.sentence
         try:
             with suppress(EOFError):
-                for piece in _members(open_file(path)):
+                for piece in members(open_file(path)):
                     *lines, tail = (tail + piece).split(b"\n")
                     found.extend(int(cell) for line in lines for cell in line.split(b",", 2)[:2])
             rows = np.asarray(found, np.int64).reshape(-1, 2)
@@ -463,7 +463,7 @@ class _Inflated(io.RawIOBase):
     """The decompressed content of all members of a gzip file. Zeros after a member are padding, as for gzip(1)."""
 
     def __init__(self, file: File) -> None:
-        self._pieces, self._rest = _members(file), memoryview(b"")
+        self._pieces, self._rest = members(file), memoryview(b"")
 
     def readable(self) -> bool:
         return True
@@ -478,7 +478,8 @@ class _Inflated(io.RawIOBase):
         return count
 
 
-def _members(file: File) -> Iterator[bytes]:
+def members(file: File) -> Iterator[bytes]:
+    """Yield the content of a gzip file in pieces; EOFError if it is cut."""
     member: Any = None
     for at, stop in windows(0, file.size, _GZIP_INPUT):
         rest = file.read(at, stop - at)

@@ -123,6 +123,13 @@ def stored_npy(path: Place, width: int = 1) -> Stored:
     return Stored(file, header.begin, header.dtype, header.shape[0], width)
 
 
+def stored_raw(path: Place, dtype: str, width: int = 1) -> Stored:
+    """Open a file of integers without a header."""
+    file = open_file(path)
+    each = np.dtype(dtype).itemsize * width
+    return Stored(file, 0, np.dtype(dtype), file.size // each, width)
+
+
 def searched(integers: Integers, first: int = 0, last: int | None = None) -> Iterator[tuple[int, Numbers]]:
     """Yield entries in windows, each with the number of its first."""
     for a, b in windows(first, len(integers) if last is None else last, WINDOW):
@@ -139,6 +146,13 @@ def places_of(integers: Integers, wanted: Numbers, first: int = 0, last: int | N
             at = np.flatnonzero(near)
             found.append(a + at[np.isin(entries[at], wanted)])
     return np.concatenate(found) if found else np.empty(0, np.int64)
+
+
+def are_equal(ours: Integers, theirs: Integers) -> bool:
+    """Return True if two arrays have the same entries. They are read in windows."""
+    if len(ours) != len(theirs):
+        return False
+    return all(np.array_equal(ours.read(a, b), theirs.read(a, b)) for a, b in windows(0, len(ours), WINDOW))
 
 
 def random_permutation(count: int, seed: int) -> Numbers:

@@ -19,7 +19,49 @@ from tokfmt.runs.facts import RunFacts
 from tokfmt.runs.order import Batches, Order, Pieces, RunSource
 from tokfmt.wording import printable
 
+MOST = 1 << 28
+"""Samples of an epoch that is built again, each of which takes 4 bytes and more."""
 _T = TypeVar("_T")
+
+
+def shuffled(count: int, seed: int) -> Held:
+    """Return the numbers below `count` as OLMo shuffles them."""
+    if count > MOST:
+        raise OptionError(
+            f"tokfmt builds shuffles of up to {MOST:,} instances again (found {count:,}). Copy the order files of the "
+            "run, and name their folder: --from-opt cache=DIR",
+            name="cache",
+        )
+    numbers = np.arange(count, dtype=np.uint32)
+    np.random.Generator(np.random.PCG64(seed)).shuffle(numbers)
+    return Held(numbers)
+
+
+class Entries:
+    """The entries of an epoch from `first` on: a shuffle, whose numbers stand for chunks of instances. Up to `whole` of
+    them it is read from its front again; those after these are -1.
+    """
+
+    def __init__(self, shuffled: Integers, first: int, whole: int, count: int, chunk: int = 1) -> None:
+        self.shuffled, self.first, self.whole, self.count, self.chunk = shuffled, first, whole, count, chunk
+
+    def __len__(self) -> int:
+        return self.count
+
+    def read(self, first: int, last: int) -> Numbers:
+        chunk, low = self.chunk, first + self.first
+        high = max(low, min(last + self.first, self.whole, len(self.shuffled) * chunk))
+        opened = self.shuffled.read(low // chunk, -(-high // chunk))[:, None] * chunk + np.arange(chunk)
+        there = opened.reshape(-1)[low % chunk : low % chunk + high - low]
+        return np.concatenate([there, self.take(np.arange(high - self.first, last))])
+
+    def take(self, numbers: Numbers) -> Numbers:
+        at = numbers + self.first
+        chunks, inside = np.divmod(at % max(len(self.shuffled) * self.chunk, 1), self.chunk)
+        found = np.full(len(at), -1)
+        there = at < self.whole
+        found[there] = self.shuffled.take(chunks[there]) * self.chunk + inside[there]
+        return found
 
 
 def stated(facts: RunFacts, name: str, value: _T | None, there: str) -> _T:
@@ -43,6 +85,7 @@ def longest_of(datasets: Sequence[Dataset]) -> int:
 class EpochOrder(Order):
     """The order of a stretch of a run, which began in some epoch after some of its entries."""
 
+    is_contiguous = True  # each rank reads consecutive entries of a step; else every `world_size`-th
     epoch_of_start: int  # the epoch in which this stretch began
     head: int  # entries of that epoch that the stretch has
     per: int  # entries of each epoch after it
@@ -54,9 +97,22 @@ class EpochOrder(Order):
         self.pad_id = facts.given.pad_id or 0
         self._epoch: tuple[int, Integers] = (-1, Held(np.empty(0, np.int64)))
 
-    def start(self, first_epoch: int, per: int, rest: Callable[[int, int], int] | None = None) -> None:
+    def together(self, facts: RunFacts, there: str) -> int:
+        """Return the samples of a step, which an epoch of this framework depends on."""
+        if facts.given.batch_schedule or facts.given.rampup:
+            raise OptionError(
+                f"{printable(facts.where)}: each batch size is a stretch of its own in this framework. State "
+                "batch_size instead of batch_schedule or rampup",
+                name="batch_size",
+            )
+        return stated(facts, "batch_size", facts.given.batch_size, there)
+
+    def start(
+        self, first_epoch: int, per: int, rest: Callable[[int, int], int] | None = None, *, from_start: bool = False
+    ) -> None:
         """State where the stretch begins, in epochs of `per` entries; it ends with its first epoch if nothing says how
-        long it was. `rest` counts the entries of an epoch after some, if it is not their difference.
+        long it was. `rest` counts the entries of an epoch after some, if it is not their difference. `from_start`,
+        the samples of earlier epochs are counted unless `consumed` says how many there were.
         """
         given = self.given
         if per <= 0:
@@ -71,7 +127,8 @@ class EpochOrder(Order):
         if head <= 0:
             raise OptionError(f"an epoch has {per:,} samples, fewer than sample_in_epoch", name="sample_in_epoch")
         self.epoch_of_start, self.head, self.per = epoch, head, per
-        self.first = given.consumed or 0
+        before = (epoch - first_epoch) * per + self.skipped if from_start else 0
+        self.first = before if given.consumed is None else given.consumed
         self.count = given.samples or self.first + head
 
     @abstractmethod
@@ -87,9 +144,10 @@ class EpochOrder(Order):
         """Return the instances with some of the tokens `start <= p < stop` of a source."""
 
     def _entries(self, epoch: int) -> Integers:
-        if self._epoch[0] != epoch:
-            self._epoch = (epoch, self.entries(epoch))
-        return self._epoch[1]
+        held = self._epoch  # another thread may replace it
+        if held[0] != epoch:
+            held = self._epoch = (epoch, self.entries(epoch))
+        return held[1]
 
     def _begins(self) -> Iterator[tuple[int, int]]:
         """Yield the epochs of the stretch, each with the number of its first sample."""
@@ -114,15 +172,19 @@ class EpochOrder(Order):
         rows = np.flatnonzero(numbers >= 0)
         return self.instances(numbers[rows], rows)
 
-    def ranks(self, step: int) -> list[Numbers]:
-        taken = np.arange(*self.batches.samples_of(step))
-        if taken[-1] >= self.count:
-            return [taken]  # the reader says that this is beyond the end
-        shares, numbers = np.split(taken, self.world_size), np.split(self.numbers(taken), self.world_size)
-        return [share[found >= 0] for share, found in zip(shares, numbers, strict=True)]
-
     def seen(self, source: int, sequence: int, start: int, stop: int) -> Numbers:
         wanted = self.holding(source, sequence, start, stop)
         found = [begin + places_of(self._entries(epoch), wanted) for epoch, begin in self._begins()]
         samples = np.concatenate([np.empty(0, np.int64), *found])
         return samples[samples < self.count]
+
+    def ranks(self, step: int) -> list[Numbers]:
+        taken = np.arange(*self.batches.samples_of(step))
+        if taken[0] < self.first or taken[-1] >= self.count:
+            return [taken]  # the reader says that this is not in the stretch
+        read, world = self.numbers(taken) >= 0, self.world_size
+        shares = [taken[rank::world][read[rank::world]] for rank in range(world)]
+        if self.is_contiguous:
+            each = len(taken) // world
+            shares = [taken[a : a + each][read[a : a + each]] for a in range(0, each * world, each)]
+        return shares

@@ -23,7 +23,9 @@ from tokfmt.files.place import Place, is_address, place_of
 from tokfmt.mix import RECIPE_VERSION, read_table
 from tokfmt.wording import printable
 
-Framework = Literal["megatron-core", "megatron-lm", "gpt-neox", "nanoset", "mosaic-streaming", "litdata"]
+Framework = Literal[
+    "megatron-core", "megatron-lm", "gpt-neox", "nanoset", "mosaic-streaming", "litdata", "olmo-core", "olmo"
+]
 _MANY = 1 << 40
 _LARGEST = 1e15  # sum of weights
 
@@ -54,7 +56,7 @@ class ReadOptions:
     dataset_folders: tuple[str, ...] = option((), "nanoset: the folders, with commas")
     dataset_weights: tuple[str, ...] = option((), "nanoset: their weights, with commas")
     sequence_length: int | None = option(None, "input tokens of a sample", minimum=1, maximum=1 << 24)
-    seed: int | None = option(None, "nanoset, litdata: seed of the order", minimum=0, maximum=INT32_MAX)
+    seed: int | None = option(None, "nanoset, litdata, olmo: seed of the order", minimum=0, maximum=INT32_MAX)
     streams: tuple[str, ...] = option((), "mosaic-streaming: the folders, with commas")
     proportion: tuple[str, ...] = option((), "mosaic-streaming: their shares of an epoch, with commas")
     repeat: tuple[str, ...] = option((), "mosaic-streaming: how often each is in an epoch, with commas")
@@ -79,14 +81,19 @@ class ReadOptions:
         None, "litdata: seed of CombinedStreamingDataset; auto: 42", minimum=0, maximum=INT32_MAX
     )
     block_size: int | None = option(None, "litdata: IDs of a block of TokensLoader", minimum=2, maximum=1 << 24)
-    drop_last: bool | None = option(None, "litdata: incomplete batches are dropped; auto: with several ranks")
+    drop_last: bool | None = option(None, "litdata, olmo: the end of an epoch is left out; litdata, auto: with ranks")
     item_shuffle_window: int | None = option(
         None, "litdata: samples of a chunk that are shuffled together; auto: 256", minimum=0, maximum=_MANY
     )
-    epoch: int | None = option(None, "epoch in which this stretch began", minimum=0, maximum=INT32_MAX)
-    sample_in_epoch: int | None = option(
-        None, "mosaic-streaming, litdata: samples of that epoch that were read before", minimum=0, maximum=_MANY
+    epoch: int | None = option(
+        None, "epoch in which this stretch began; olmo-core, litdata: from 1", minimum=0, maximum=INT32_MAX
     )
+    sample_in_epoch: int | None = option(
+        None, "samples of that epoch that were read before this stretch", minimum=0, maximum=_MANY
+    )
+    paths: tuple[str, ...] = option((), "olmo: the token files in order, as its configuration has them, with commas")
+    dtype: Literal["uint8", "uint16", "uint32", "uint64"] | None = option(None, "olmo: type of the token IDs")
+    eos_token_id: int | None = option(None, "olmo: ID that ends documents", minimum=0, maximum=_MANY)
     pad_id: int | None = option(None, "ID that fills short samples", minimum=0, maximum=INT32_MAX)
 
 
@@ -143,8 +150,10 @@ class RunFacts:
         )
 
     def named(self, path: str) -> Place:
-        """Return where a dataset is that the user names."""
-        if self.roots is not None and not path.startswith("/") and not is_address(path):
+        """Return where a dataset is that the user names, as the run named it."""
+        is_absolute = path.startswith("/") or is_address(path)
+        roots = self.roots or {}
+        if roots and (not is_absolute or any(old and path.startswith(old.rstrip("/") + "/") for old in roots)):
             return self.located(path, self.where)
         return place_named(self.where, path, self.home)
 

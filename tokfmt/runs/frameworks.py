@@ -16,6 +16,8 @@ ORDER_FILES = {
         r"[0-9a-f]{32}(\.dsc|_(doc|sample|shuffle)_idx\.npy|(_sample)?_index\.npy)"
         r"|.+_(train|valid|test)_indexmap_\w+sl_\d+s_(doc|sample|shuffle)_idx\.npy"
     ),
+    "olmo-core": re.compile(r"global_indices_\w+_v\d+\.npy|dataset-[0-9a-f]{64}"),
+    "olmo": re.compile(r"global_indices\.npy|rank\d+\.tsv\.gz"),
 }
 """The names of the order files of each framework."""
 

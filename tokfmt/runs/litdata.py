@@ -24,11 +24,10 @@ from tokfmt.files.place import Place
 from tokfmt.formats.folders import json_object
 from tokfmt.model.dataset import Dataset
 from tokfmt.runs.arrays import Held, Integers, Numbers
-from tokfmt.runs.epochs import EpochOrder, longest_of, stated
+from tokfmt.runs.epochs import MOST, EpochOrder, longest_of, stated
 from tokfmt.runs.facts import RunFacts, weights_of
 from tokfmt.runs.order import Order, Pieces, RunSource
 
-_MOST = 1 << 28  # samples of an epoch, each of which takes 8 bytes and more
 _MOST_PLACES = 1 << 20  # workers of all ranks, and samples of a step
 _BLOCK = 256  # samples that are shuffled together, unless the run says otherwise
 _SEED = 42
@@ -61,7 +60,7 @@ class LitDataOrder(EpochOrder):
     def __init__(self, facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> None:
         super().__init__(facts, read, datasets)
         given = facts.given
-        together = stated(facts, "batch_size", given.batch_size, f"{_SCRIPT}: that of a rank, times the ranks")
+        together = self.together(facts, f"{_SCRIPT}: that of a rank, times the ranks")
         self.shuffled = stated(facts, "shuffle", given.shuffle, _SCRIPT)
         self.seed = _SEED if given.seed is None else given.seed
         self.drops = self.world_size > 1 if given.drop_last is None else given.drop_last
@@ -77,9 +76,9 @@ class LitDataOrder(EpochOrder):
         self.ends = [np.cumsum([0, *sizes]) for sizes, _ in chunks]  # samples of each folder before a chunk
         self.begins = [begins for _, begins in chunks]  # where the chunks are on its axis
         self.firsts = np.cumsum([0, *(int(ends[-1]) for ends in self.ends)])
-        if max(self.world_size * self.workers, together) > _MOST_PLACES or self.firsts[-1] > _MOST:
+        if max(self.world_size * self.workers, together) > _MOST_PLACES or self.firsts[-1] > MOST:
             raise OptionError(
-                f"tokfmt builds epochs of up to {_MOST:,} samples, with batch_size and workers up to {_MOST_PLACES:,}",
+                f"tokfmt builds epochs of up to {MOST:,} samples, with batch_size and workers up to {_MOST_PLACES:,}",
                 name="batch_size",
             )
         self.window = given.item_shuffle_window

@@ -20,15 +20,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from tokfmt.core.findings import Finding, Problem
-from tokfmt.core.reader import windows
 from tokfmt.errors import CorruptError, FormatError, OptionError
 from tokfmt.files.file import names_in, open_file
 from tokfmt.files.place import Place
 from tokfmt.model.dataset import Dataset
-from tokfmt.runs.arrays import WINDOW, Integers, Numbers
+from tokfmt.runs.arrays import Integers, Numbers, are_equal
 from tokfmt.runs.facts import RunFacts
 from tokfmt.runs.megatron_samples import (
     Blend,
@@ -223,7 +220,7 @@ def _rebuilt_unlike(
         ("sample index", windows.samples, fresh[1]),
         ("shuffle index", windows.shuffle, fresh[2]),
     ]
-    unlike = [name for name, ours, theirs in pairs if not _are_equal(ours, theirs)]
+    unlike = [name for name, ours, theirs in pairs if not are_equal(ours, theirs)]
     if unlike:
         yield Finding(
             "TF815",
@@ -242,9 +239,3 @@ def _are_shares(pair: object) -> bool:
         and all(isinstance(one, (int, float)) for one in pair)
         and (0 <= pair[0] <= pair[1] <= 1)
     )
-
-
-def _are_equal(ours: Integers, theirs: Integers) -> bool:
-    if len(ours) != len(theirs):
-        return False
-    return all(np.array_equal(ours.read(a, b), theirs.read(a, b)) for a, b in windows(0, len(ours), WINDOW))

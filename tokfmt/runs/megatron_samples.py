@@ -288,7 +288,7 @@ class BlendOrder(Order):
         self.sources, self.datasets, self.given = tuple(read), tuple(datasets), given
         self.seq_len, self.extra = seq_len, int(given.extra_token)
         self.pad_id, self.world_size = given.pad_id or 0, given.world_size
-        self.batches, self._files = Batches(given), list[Stored]()
+        self.batches = Batches(given)
         self.facts = {"split": given.split, "loader": given.dataloader_type}
 
     def load(self, blend: Blend) -> None:
@@ -307,9 +307,7 @@ class BlendOrder(Order):
         """Open an order file, which is closed with the order."""
         if not path.is_file():
             raise lacks(path.name, path.parent)
-        file = stored_npy(path, width)
-        self._files.append(file)
-        return file
+        return self.keep(stored_npy(path, width))
 
     def windows(self, source: int, documents: Place, samples: Place, shuffle: Place) -> Windows:
         """Return the samples of a source, by its three order files."""
@@ -341,10 +339,6 @@ class BlendOrder(Order):
 
     def ranks(self, step: int) -> list[Numbers]:
         return self.in_micro_batches(step, self.given.micro_batch_size)
-
-    def close(self) -> None:
-        for file in self._files:
-            file.close()
 
 
 def stale_or_repeated(

@@ -22,11 +22,10 @@ from tokfmt.files.place import Place
 from tokfmt.formats.folders import json_object
 from tokfmt.model.dataset import Dataset
 from tokfmt.runs.arrays import Held, Integers, Numbers
-from tokfmt.runs.epochs import EpochOrder, longest_of, stated
+from tokfmt.runs.epochs import MOST, EpochOrder, longest_of, stated
 from tokfmt.runs.facts import RunFacts, weights_of
 from tokfmt.runs.order import Order, Pieces, RunSource
 
-_MOST = 1 << 28  # samples of an epoch, each of which takes 8 bytes and more
 _MOST_PLACES = 1 << 20  # canonical nodes, and places of a batch of all workers
 _CONFIG = "the configuration of the run (train_loader of LLM Foundry, the arguments of StreamingDataset)"
 _Spans = list[tuple[int, int]]
@@ -52,10 +51,10 @@ class StreamingOrder(EpochOrder):
     def __init__(self, facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> None:
         super().__init__(facts, read, datasets)
         given = facts.given
-        self.together = stated(facts, "batch_size", given.batch_size, f"{_CONFIG}: global_train_batch_size")
+        self.batch = self.together(facts, f"{_CONFIG}: global_train_batch_size")
         self.shuffled = stated(facts, "shuffle", given.shuffle, _CONFIG)
         self.seed = 9176 if given.shuffle_seed is None else given.shuffle_seed
-        if self.together % self.world_size or self.world_size % given.nodes:
+        if self.batch % self.world_size or self.world_size % given.nodes:
             raise OptionError("batch_size is not divisible by world_size, or that by nodes", name="batch_size")
         nodes = given.nodes * (64 if given.shuffle_algo in {"py1s", "py2s"} else 1)
         self.canonical = given.num_canonical_nodes or nodes
@@ -69,10 +68,10 @@ class StreamingOrder(EpochOrder):
             raise OptionError(
                 "an epoch has no sample: proportion, repeat, choose or epoch_size is too small", name="epoch_size"
             )
-        together = self.together * (given.num_workers or 1)
-        if max(self.canonical, together) > _MOST_PLACES or self.chosen.sum() > _MOST:
+        together = self.batch * (given.num_workers or 1)
+        if max(self.canonical, together) > _MOST_PLACES or self.chosen.sum() > MOST:
             raise OptionError(
-                f"tokfmt builds epochs of up to {_MOST:,} samples, and {_MOST_PLACES:,} canonical nodes or samples in "
+                f"tokfmt builds epochs of up to {MOST:,} samples, and {_MOST_PLACES:,} canonical nodes or samples in "
                 f"batch_size times num_workers (found {int(self.chosen.sum()):,}, {self.canonical:,} and {together:,})",
                 name="num_canonical_nodes",
             )
@@ -147,12 +146,12 @@ class StreamingOrder(EpochOrder):
         """Return the entries of an epoch after those that were read of it, in the order of steps."""
         given = self.given
         nodes, workers = given.nodes, given.num_workers or 1
-        ranks, batch = self.world_size // nodes, self.together // self.world_size
+        ranks, batch = self.world_size // nodes, self.batch // self.world_size
         if given.batching_method == "random":
             units, samples = self._units(epoch, None)
             places = partition(len(samples), self.canonical, nodes, ranks, workers, batch, skipped)
             dealt = self._meant(places, units, samples, epoch, self.block).transpose(3, 2, 0, 1, 4)
-            steps = dealt.reshape(-1, self.together)
+            steps = dealt.reshape(-1, self.batch)
             kept: Numbers = steps[steps.max(1) >= 0].reshape(-1)  # what no rank has a sample of is not a step
             return kept
         stratified, total = given.batching_method == "stratified", max(int(self.chosen.sum()), 1)
@@ -164,7 +163,7 @@ class StreamingOrder(EpochOrder):
             meant = self._meant(places, units, samples, epoch, int(self.block * (chosen / total)))
             parts.append(meant.transpose(3, 2, 0, 1, 4).reshape(-1))
         rows = self._stratified(parts) if stratified else self._by_streams(parts, epoch)
-        return rows[skipped // self.together :].reshape(-1)
+        return rows[skipped // self.batch :].reshape(-1)
 
     def _meant(self, places: Numbers, units: Numbers, samples: Numbers, epoch: int, block: int) -> Numbers:
         if self.shuffled and block < 2 and self.given.shuffle_algo in {"py1e", "py1br"}:
@@ -175,9 +174,9 @@ class StreamingOrder(EpochOrder):
         return np.where(places >= 0, samples[places], -1)
 
     def _stratified(self, parts: Sequence[Numbers]) -> Numbers:
-        exact = self.chosen / self.chosen.sum() * self.together
+        exact = self.chosen / self.chosen.sum() * self.batch
         counts = exact.astype(np.int64)
-        if missing := self.together - int(counts.sum()):
+        if missing := self.batch - int(counts.sum()):
             counts[np.flip(np.argsort(exact - counts))[:missing]] += 1
         if not counts.all():
             raise OptionError("a stream has no sample in a stratified batch", name="batch_size")
@@ -189,12 +188,12 @@ class StreamingOrder(EpochOrder):
         return np.concatenate([one[:full] for one in rows], 1)
 
     def _by_streams(self, parts: Sequence[Numbers], epoch: int) -> Numbers:
-        rows = [part.reshape(-1, self.together) for part in parts]
+        rows = [part.reshape(-1, self.batch) for part in parts]
         rows = [one[: int(np.count_nonzero(one.min(1) >= 0))] for one in rows]
         turns = np.repeat(np.arange(len(rows)), [len(one) for one in rows])
         balanced = self.shuffled and self.given.sampling_method == "balanced"
         _draw(self.seed + (epoch if balanced else 0)).shuffle(turns)
-        taken = np.empty((len(turns), self.together), np.int64)
+        taken = np.empty((len(turns), self.batch), np.int64)
         for k, one in enumerate(rows):
             taken[turns == k] = one
         return taken

@@ -20,6 +20,7 @@ from tokfmt.model.dataset import Dataset
 from tokfmt.runs.arrays import Numbers
 from tokfmt.runs.epochs import stated
 from tokfmt.runs.facts import RunFacts, weights_of
+from tokfmt.runs.instances import Slices
 from tokfmt.runs.order import Batches, Order, Pieces, RunSource, largest_error
 
 _SEED_OF_FILES = 42
@@ -41,36 +42,17 @@ def order(facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset
     return NanosetOrder(facts, read, datasets)
 
 
-class _Folder:
-    """The samples of a folder: where the windows of its files are on its axis, in the order of the framework."""
+def _files(dataset: Dataset, place: Place) -> tuple[Numbers, Numbers]:
+    """Return where the files of a folder begin on its axis, and their tokens, in the order of the framework."""
+    from tokfmt import registry
 
-    def __init__(self, dataset: Dataset, place: Place, width: int) -> None:
-        from tokfmt import registry
-
-        size = dataset.axis.dtype.itemsize
-        files = [file for file in registry.get("datatrove").files(place) if file.suffix == ".ds"]
-        tokens = np.array([file.status().size // size for file in files], np.int64)
-        begins = np.cumsum(tokens) - tokens
-        by_name = sorted(range(len(files)), key=lambda k: files[k].text)
-        drawn = np.random.default_rng(_SEED_OF_FILES).permutation(len(files)).tolist()
-        chosen = [by_name[k] for k in drawn]
-        self.width, self.begins, self.counts = width, begins[chosen], tokens[chosen] // width
-        self.firsts = np.cumsum(self.counts) - self.counts
-        self.count = int(self.counts.sum())
-
-    def starts(self, numbers: Numbers) -> Numbers:
-        """Return where samples begin on the axis."""
-        file = np.searchsorted(self.firsts, numbers, side="right") - 1
-        found: Numbers = self.begins[file] + (numbers - self.firsts[file]) * self.width
-        return found
-
-    def holding(self, start: int, stop: int) -> Numbers:
-        """Return the samples with some of the tokens `start <= p < stop` of the axis."""
-        found = [np.empty(0, np.int64)]
-        for begin, count, first in zip(self.begins.tolist(), self.counts.tolist(), self.firsts.tolist(), strict=True):
-            low, high = max(0, (start - begin) // self.width), min(count, -((begin - stop) // self.width))
-            found.append(first + np.arange(low, max(low, high)))
-        return np.concatenate(found)
+    size = dataset.axis.dtype.itemsize
+    files = [file for file in registry.get("datatrove").files(place) if file.suffix == ".ds"]
+    tokens = np.array([file.status().size // size for file in files], np.int64)
+    by_name = sorted(range(len(files)), key=lambda k: files[k].text)
+    drawn = np.random.default_rng(_SEED_OF_FILES).permutation(len(files)).tolist()
+    chosen = [by_name[k] for k in drawn]
+    return (np.cumsum(tokens) - tokens)[chosen], tokens[chosen]
 
 
 class NanosetOrder(Order):
@@ -83,16 +65,17 @@ class NanosetOrder(Order):
         self.sources, self.datasets, self.given = tuple(read), tuple(datasets), given
         self.seq_len, self.world_size, self.batches = given.sequence_length or 1, given.world_size, Batches(given)
         width = self.seq_len + self.extra
-        self.folders = [_Folder(one, source.paths[0], width) for one, source in zip(datasets, read, strict=True)]
-        counts = [folder.count for folder in self.folders]
+        files = [_files(dataset, source.paths[0]) for dataset, source in zip(datasets, read, strict=True)]
+        self.slices = Slices([(k, begins, tokens // width) for k, (begins, tokens) in enumerate(files)], width)
+        counts = self.slices.counts.tolist()
         weights = [count if one.weight is None else one.weight for count, one in zip(counts, read, strict=True)]
         if not sum(counts) or not min(counts):
             raise OptionError(f"a folder has no sample of {width:,} tokens", name="sequence_length")
         which, numbers = largest_error(weights, sum(counts))
-        self.which = which.astype(np.uint64)
-        self.inner = numbers % np.array(counts)[which]
-        for entries in (self.which, self.inner):  # each by a generator of its own
+        inner = numbers % self.slices.counts[which]
+        for entries in (which, inner):  # each by a generator of its own
             np.random.RandomState(given.seed).shuffle(entries)
+        self.entries = self.slices.firsts[which] + inner
         self.first, self.epoch = given.consumed or 0, len(which)
         self.count = given.samples or self.first + self.epoch
         self.facts = {"samples of an epoch": self.epoch}
@@ -101,16 +84,10 @@ class NanosetOrder(Order):
         return samples
 
     def pieces(self, samples: Numbers) -> Pieces:
-        entries = samples % self.epoch
-        source, inner = self.which[entries].astype(np.int64), self.inner[entries]
-        start = np.empty(len(samples), np.int64)
-        for k, folder in enumerate(self.folders):
-            start[source == k] = folder.starts(inner[source == k])
-        return Pieces(np.arange(len(samples)), source, start, np.full(len(samples), self.seq_len + self.extra))
+        return self.slices.pieces(self.entries[samples % self.epoch], np.arange(len(samples)))
 
     def seen(self, source: int, sequence: int, start: int, stop: int) -> Numbers:  # noqa: ARG002
-        inner = self.folders[source].holding(start, stop)
-        entries = np.flatnonzero((self.which == source) & np.isin(self.inner, inner))
+        entries = np.flatnonzero(np.isin(self.entries, self.slices.holding(source, start, stop)))
         passes = np.arange(self.first // self.epoch, -(-self.count // self.epoch))
         found: Numbers = (passes[:, None] * self.epoch + entries).reshape(-1)
         return found[(found >= self.first) & (found < self.count)]

@@ -15,7 +15,7 @@ from tokfmt.runs.frameworks import framework_of, module_of
 from tokfmt.runs.order import RunSource
 from tokfmt.runs.reader import RunReader
 from tokfmt.source.open import open_dataset
-from tokfmt.source.request import Reading, SourceRequest
+from tokfmt.source.request import EosChoice, Reading, SourceRequest
 from tokfmt.wording import printable
 
 
@@ -48,10 +48,9 @@ def open_run(facts: RunFacts, hints: Hints) -> RunReader:
 
 
 def _opened(source: RunSource, hints: Hints) -> Dataset:
-    # The run read separators as any other token.
-    request = SourceRequest(
-        source.paths, source.format, "none", source.options, bos="none", allow_loss=hints.allow_loss
-    )
+    # The run read separators as any other token: they only show where documents are.
+    eos: EosChoice = "none" if source.eos_id is None else source.eos_id
+    request = SourceRequest(source.paths, source.format, eos, source.options, bos="none", allow_loss=hints.allow_loss)
     opened = open_dataset(request, Reading(jobs=hints.jobs, reads_ends=False))
     if isinstance(opened.reader, RecordReader):
         raise FormatError(source.paths[0], "holds text, and a run reads token IDs")

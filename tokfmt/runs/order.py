@@ -23,7 +23,7 @@ from tokfmt.core.findings import Finding, Problem
 from tokfmt.errors import OptionError
 from tokfmt.files.place import Place
 from tokfmt.model.dataset import Dataset
-from tokfmt.runs.arrays import Numbers
+from tokfmt.runs.arrays import Numbers, Stored
 from tokfmt.runs.facts import ReadOptions
 
 
@@ -36,6 +36,7 @@ class RunSource:
     format: str | None = None
     options: Mapping[str, object] = field(default_factory=dict)
     weight: float | None = None
+    eos_id: int | None = None  # ends its documents, if its files have no index of them
 
 
 class Pieces(NamedTuple):
@@ -163,6 +164,7 @@ class Order(ABC):
     pad_id: int = 0  # fills short samples
     batches: Batches
     world_size: int = 1
+    files: tuple[Stored, ...] = ()  # order files, which are closed with the order
     from_files: bool = False  # the order was read from files, and is not built again
     notes: tuple[str, ...] = ()
     facts: Mapping[str, object]
@@ -189,8 +191,15 @@ class Order(ABC):
         """Yield what a check finds: order files that are damaged, stale, or not what the framework writes."""
         return iter(())
 
-    def close(self) -> None:  # noqa: B027 - no files
+    def keep(self, file: Stored) -> Stored:
+        """Return an order file, which is closed with the order."""
+        self.files = (*self.files, file)
+        return file
+
+    def close(self) -> None:
         """Close the order files."""
+        for file in self.files:
+            file.close()
 
     def in_micro_batches(self, step: int, micro: int) -> list[Numbers]:
         """Return the shares of ranks that take micro batches in turn."""
