@@ -16,7 +16,7 @@ import contextlib
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from functools import cache
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -38,7 +38,7 @@ def cpus() -> int:
     """Return the number of processors, at least 1. A fraction is rounded up."""
     affinity = getattr(os, "sched_getaffinity", None)
     found = len(affinity(0)) if affinity else os.cpu_count() or 1
-    for setting in _settings("cpu", "cpu.max", "cpu.cfs_quota_us"):
+    for setting in _settings(_OWN, _GROUPS, "cpu", "cpu.max", "cpu.cfs_quota_us"):
         quota, period = [*setting, _V1_PERIOD][:2]
         if quota.isdigit() and period.isdigit() and int(period):
             found = min(found, -(-int(quota) // int(period)))
@@ -48,7 +48,7 @@ def cpus() -> int:
 def memory() -> int:
     """Return the memory in bytes."""
     found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    for setting in _settings("memory", "memory.max", "memory.limit_in_bytes"):
+    for setting in _settings(_OWN, _GROUPS, "memory", "memory.max", "memory.limit_in_bytes"):
         if setting[0].isdigit():
             found = min(found, int(setting[0]))
     return found
@@ -59,28 +59,27 @@ def share() -> int:
     return memory() // 2
 
 
-def _settings(controller: str, second: str, first: str) -> Iterator[list[str]]:
-    """Yield the words of a setting (its names in version 2 and 1) in the process's group and each group above it."""
+@cache  # They are asked for several times in each command.
+def _settings(own: Path, groups: Path, controller: str, second: str, first: str) -> list[list[str]]:
+    """Return the words of a setting (its names in version 2 and 1) in the process's group and each group above it."""
     try:
-        lines = _OWN.read_text().splitlines()
+        lines = own.read_text().splitlines()
     except (OSError, ValueError):
-        return
+        return []
+    found = list[list[str]]()
     for line in lines:
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
         if controllers and controller not in controllers.split(","):
             continue
-        base, name = (_GROUPS / controllers, first) if controllers else (_GROUPS, second)
+        base, name = (groups / controllers, first) if controllers else (groups, second)
         group = base / path.strip("/")
         while True:
-            try:
-                words = (group / name).read_text().split()
-            except (OSError, ValueError):
-                words = []
-            if words:
-                yield words
+            with contextlib.suppress(OSError, ValueError):
+                found.append((group / name).read_text().split())
             if group in (base, group.parent):
                 break
             group = group.parent
+    return [words for words in found if words]
 
 
 @cache  # A second call would fill 32 MiB of memory that the allocator has kept with zeros, which takes 2.5 ms.

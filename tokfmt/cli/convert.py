@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -34,7 +34,7 @@ from tokfmt.cli.parameters import (
 )
 from tokfmt.cli.table import Table
 from tokfmt.cli.usage import missing
-from tokfmt.wording import counted, printable, separator_words
+from tokfmt.wording import counted, human_bytes, human_time, printable, separator_words
 
 _EPILOG = examples(
     "tokfmt convert corpus.jsonl out.pbin --tokenizer tokenizer",
@@ -157,7 +157,7 @@ def command(context: click.Context, /, sources: tuple[str, ...], destination: st
     if as_json:
         document("convert", done)
     elif done.dry_run:
-        click.echo(_plan(done))
+        click.echo("\n".join(_plan(done)))
     elif not quiet and given.get("task"):
         index, count = given["task"]
         click.echo(f"task {index} of {count} is written; --finish publishes when all are", err=True)
@@ -207,32 +207,34 @@ def _finish(context: click.Context, sources: tuple[str, ...], given: dict[str, A
 
 
 def _summary(done: Any, seconds: float) -> str:
-    what = [counted(done.sequences, "sequence" if done.tokens is not None else "record")]
-    if done.tokens is not None:
-        samples = f" in samples of {done.sample_length:,}" if done.sample_length else ""
-        padded = f" ({done.padded:,} of them padding)" if done.padded else ""
-        what.append(counted(done.tokens, "token") + samples + padded)
-    if done.separator["eos_id"] is not None:
-        known, seen = done.separator, "; ".join(filter(None, (done.separator["seen"], *_changed(done.separators))))
-        what.append(f"separator {separator_words(known['eos_id'], known['from'] or '', seen)}")
-    if done.lead["bos_id"] is not None:
-        leads = _changed(done.leads)
-        what.append(f"lead {done.lead['bos_id']}{_left_out(done)}" + f" ({'; '.join(leads)})" * bool(leads))
-    lines = [f"lost {name}: {printable(what_)}" for name, what_ in done.losses.items()]
+    what = [_size(done), *(f"{name} {words}" for name, words in _marks(done).items())]
     compared = " and ".join(counted(count, what[:-1]) for what, count in done.compared.items())
     verified = f", verified: {compared} read back and compared" if done.verified else ""
-    place = (
-        f"{counted(len(done.splits), 'split')} of {printable(done.destination)}"
-        if done.splits
-        else printable(done.destination)
-    )
-    lines.append(f"{place} ({done.format}): {', '.join(what)}{verified}, {seconds:.1f} s")
-    lines += _splits(done)
-    return "\n".join(lines)
+    of = f"{counted(len(done.splits), 'split')} of " if done.splits else ""
+    place = f"{of}{printable(done.destination)} ({done.format})"
+    lines = [f"lost {name}: {printable(lost)}" for name, lost in done.losses.items()]
+    return "\n".join([*lines, f"{place}: {', '.join(what)}{verified}, {seconds:.1f} s", *_splits(done)])
 
 
-def _left_out(done: Any) -> str:
-    return "" if done.lead["stored"] == "before" else ", which is left out"
+def _size(done: Any) -> str:
+    """Return what a destination holds, or will hold."""
+    if done.tokens is None:
+        return "records, counted as they are read" if done.sequences is None else counted(done.sequences, "record")
+    samples = f" in samples of {done.sample_length:,}" if done.sample_length else ""
+    padded = f" ({done.padded:,} of them padding)" if done.padded else ""
+    return f"{counted(done.sequences, 'sequence')}, {counted(done.tokens, 'token')}{samples}{padded}"
+
+
+def _marks(done: Any) -> dict[str, str]:
+    """Return the words on the separator and on the lead, if the sequences have them."""
+    found, separator, lead = dict[str, str](), done.separator, done.lead["bos_id"]
+    if separator["eos_id"] is not None:
+        seen = "; ".join(filter(None, (separator["seen"], *_changed(done.separators))))
+        found["separator"] = separator_words(separator["eos_id"], separator["from"] or "", seen)
+    if lead is not None:
+        left_out = "" if done.lead["stored"] == "before" else ", which is left out"
+        found["lead"] = f"{lead}{left_out}" + "".join(f" ({words})" for words in _changed(done.leads))
+    return found
 
 
 def _changed(counts: Mapping[str, int] | None) -> list[str]:
@@ -243,44 +245,31 @@ def _changed(counts: Mapping[str, int] | None) -> list[str]:
     return [", ".join(f"{count:,} {name}" for name, count in found.items())]
 
 
-def _plan(done: Any) -> str:
-    separator = done.separator
-    known = "none"
-    if separator["eos_id"] is not None:
-        known = separator_words(separator["eos_id"], separator["from"] or "", separator["seen"] or "")
-    size = "records, counted as they are read"
-    if done.sequences is not None:
-        padded = f" ({done.padded:,} of them padding)" if done.padded else ""
-        size = f"{done.sequences:,} sequences, {done.tokens:,} tokens{padded}"
-    rows = [(source["path"], source["format"]) for source in done.sources]
-    lines = [*_estimate(done), *(f"source       {printable(path)} ({name})" for path, name in rows)]
-    lines += [
-        f"destination  {printable(done.destination)} ({done.format})",
-        *(f"replaces     {printable(path)}: {what}" for path, what in done.replaces.items()),
-        f"holds        {size}",
-        *([f"samples      of {done.sample_length:,} tokens"] if done.sample_length else []),
-        f"separator    {known}",
-        *([f"lead         {done.lead['bos_id']}{_left_out(done)}"] if done.lead["bos_id"] is not None else []),
-        f"tasks        {done.plan['tasks'] if done.sequences is not None else 'planned when they are counted'}",
-        *_room(done.plan),
-        *_download(done.plan),
-        *_upload(done.plan),
-        f"runs in      {done.plan['jobs']} {done.plan['executor']}",
-        *_splits(done),
-        *(f"loses        {name}: {what}" for name, what in done.losses.items()),
-        *(table_of_prepared(done.prepared).lines() if done.prepared else ()),
-        "dry run: nothing was written",
-    ]
-    return "\n".join(lines)
+def _plan(done: Any) -> Iterator[str]:
+    """Yield the lines on what a conversion would do."""
+    rows = (
+        *(("source", f"{printable(source['path'])} ({source['format']})") for source in done.sources),
+        ("destination", f"{printable(done.destination)} ({done.format})"),
+        *(("replaces", f"{printable(path)}: {what}") for path, what in done.replaces.items()),
+        ("holds", _size(done)),
+        *{"separator": "none", **_marks(done)}.items(),
+        ("tasks", done.plan["tasks"] if done.sequences is not None else "planned when they are counted"),
+        *_resources(done.plan),
+        ("runs in", f"{done.plan['jobs']} {done.plan['executor']}"),
+    )
+    for name, what in (*_estimate(done), *rows):
+        yield f"{name:<13}{what}"
+    yield from _splits(done)
+    yield from (f"{'loses':<13}{name}: {what}" for name, what in done.losses.items())
+    yield from table_of_prepared(done.prepared).lines() if done.prepared else ()
+    yield "dry run: nothing was written"
 
 
-def _estimate(done: Any) -> list[str]:
-    """Return the line about what a run takes: tokens, time, and space on disk."""
-    from tokfmt.wording import human_bytes, human_time
-
+def _estimate(done: Any) -> Iterator[tuple[str, str]]:
+    """Yield the row about what a run takes: tokens, time, memory, and space on disk."""
     found = done.plan.get("estimate")
     if found is None:
-        return []
+        return
     about = "" if found["is_exact"] else "about "
     parts = [
         f"{about}{counted(found['tokens'], 'token')} in {counted(found['sequences'], 'sequence')}",
@@ -292,43 +281,24 @@ def _estimate(done: Any) -> list[str]:
     if found["scaled_to"] is not None:
         parts.insert(0, f"for {human_bytes(found['scaled_to'])} of such sources")
     origin = f"from {human_bytes(found['read_bytes'])} in {counted(found['places'], 'place')}"
-    return [f"estimate     {', '.join(parts)} ({origin})"]
+    yield "estimate", f"{', '.join(parts)} ({origin})"
 
 
-def _room(plan: Mapping[str, Any]) -> list[str]:
-    """Return the line about the least space that the destination takes, if known, and the free space."""
+def _resources(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the rows about the space of the destination, what is read from stores, and what is uploaded to one."""
     from tokfmt.commands.guards import sized
 
-    free = "" if plan["free_bytes"] is None else f"{sized(plan['free_bytes'])} free"
-    least = "" if plan["minimum_bytes"] is None else f"at least {sized(plan['minimum_bytes'])}"
-    return [f"space        {', '.join(filter(None, (least, free)))}"] if least or free else []
-
-
-def _download(plan: Mapping[str, Any]) -> list[str]:
-    """Return the line about what is read from stores."""
-    from tokfmt.wording import human_bytes
-
-    if "download" not in plan:
-        return []
-    read = plan["download"]
-    requests = f"about {counted(read['requests'], 'request')} ({counted(read['lists'], 'list')})"
-    passes = f" in {read['passes']} passes" if read["passes"] > 1 else ""
-    return [f"reads        {counted(read['objects'], 'object')}, {human_bytes(read['bytes'])}{passes}, {requests}"]
-
-
-def _upload(plan: Mapping[str, Any]) -> list[str]:
-    """Return the lines about the spool and the upload of a destination in a store."""
-    from tokfmt.wording import human_bytes
-
-    if "upload" not in plan:
-        return []
-    upload = plan["upload"]
-    size = "" if upload["minimum_bytes"] is None else f"at least {human_bytes(upload['minimum_bytes'])} in "
-    requests = counted(upload["minimum_requests"], "request")
-    return [
-        f"upload       {size}{requests if size else f'at least {requests}'}",
-        f"spool        {printable(plan['spool'])}",
-    ]
+    space = [] if plan["minimum_bytes"] is None else [f"at least {sized(plan['minimum_bytes'])}"]
+    if space := [*space, *([] if plan["free_bytes"] is None else [f"{sized(plan['free_bytes'])} free"])]:
+        yield "space", ", ".join(space)
+    if read := plan.get("download"):
+        requests = f"about {counted(read['requests'], 'request')} ({counted(read['lists'], 'list')})"
+        passes = f" in {read['passes']} passes" if read["passes"] > 1 else ""
+        yield "reads", f"{counted(read['objects'], 'object')}, {human_bytes(read['bytes'])}{passes}, {requests}"
+    if upload := plan.get("upload"):
+        size = "" if upload["minimum_bytes"] is None else f"{human_bytes(upload['minimum_bytes'])} in "
+        yield "upload", f"at least {size}{counted(upload['minimum_requests'], 'request')}"
+        yield "spool", printable(plan["spool"])
 
 
 def table_of_prepared(report: Sequence[Mapping[str, Any]]) -> Table:

@@ -274,14 +274,8 @@ class Walk:
             if self._pending >= _ENTRIES:
                 yield self._flush()
         if self.at != self.stop:
-            raise CorruptError(
-                self.file.path,
-                "the pickled index ends before the file does",
-                offset=self.at,
-                expected="nothing after its STOP",
-                found=f"{self.stop - self.at:,} more bytes",
-                remedy=_CHANGED,
-            )
+            found = f"{self.stop - self.at:,} more bytes"
+            raise self._wrong("the pickled index ends before the file does", self.at, "nothing after its STOP", found)
         if self._pending:
             yield self._flush()
 
@@ -301,14 +295,8 @@ class Walk:
     def _head(self) -> None:
         version = self._bytes(2) if self.stop - self.start >= 2 else b""
         if version[:1] != bytes([PROTO]):
-            raise CorruptError(
-                self.file.path,
-                "is not a pickled index",
-                offset=self.start,
-                expected="a pickle of protocol 2 to 5 (80 04)",
-                found=version.hex(" ") or "nothing",
-                remedy=_CUT,
-            )
+            wanted, found = "a pickle of protocol 2 to 5 (80 04)", version.hex(" ") or "nothing"
+            raise self._wrong("is not a pickled index", self.start, wanted, found, _CUT)
         if not 2 <= version[1] <= 5:
             raise UnsupportedError(
                 self.file.path,
@@ -407,13 +395,7 @@ class Walk:
         self.count += entries
         self._pending += entries
         if self.count > self.maximum:
-            raise CorruptError(
-                self.file.path,
-                "the index has more entries than the file has room for",
-                offset=at,
-                expected=f"at most {self.maximum:,}",
-                remedy=_CHANGED,
-            )
+            raise self._wrong("the index has more entries than the file has room for", at, f"at most {self.maximum:,}")
 
     # Everything else, opcode by opcode
 
@@ -490,26 +472,15 @@ class Walk:
         while (opcode := self._peek()) == FRAME:
             at = self.at
             if self._framed:
-                raise CorruptError(
-                    self.file.path,
-                    "a frame of the pickled index begins inside another",
-                    offset=at,
-                    expected=f"the end of the frame at byte {self._limit:,}",
-                    remedy=_CHANGED,
-                )
+                wanted = f"the end of the frame at byte {self._limit:,}"
+                raise self._wrong("a frame of the pickled index begins inside another", at, wanted)
             self.at += 1
             size = int.from_bytes(self._bytes(8), "little")
             if self.is_truncated:
                 size = min(size, self.stop - self.at)
             if size > self.stop - self.at:
-                raise CorruptError(
-                    self.file.path,
-                    "a frame of the pickled index is longer than the file",
-                    offset=at,
-                    expected=f"at most {self.stop - self.at:,} bytes",
-                    found=size,
-                    remedy=_CUT,
-                )
+                wanted = f"at most {self.stop - self.at:,} bytes"
+                raise self._wrong("a frame of the pickled index is longer than the file", at, wanted, size, _CUT)
             self._framed, self._limit = size > 0, self.at + size if size else self.stop
         return opcode
 
@@ -519,14 +490,8 @@ class Walk:
         if end > self._limit:
             if not self._framed or (self.is_truncated and self._limit == self.stop):
                 raise self._ended()
-            raise CorruptError(
-                self.file.path,
-                "an opcode crosses the end of its frame in the pickled index",
-                offset=at,
-                expected=f"at most {self._limit - at} bytes",
-                found=count,
-                remedy=_CHANGED,
-            )
+            what = "an opcode crosses the end of its frame in the pickled index"
+            raise self._wrong(what, at, f"at most {self._limit - at} bytes", count)
         if at < self._base or end > self._base + self._held:
             self._load()
         self.at = end
@@ -539,20 +504,20 @@ class Walk:
 
     # Errors
 
+    def _wrong(
+        self, what: str, at: int, wanted: str, found: int | str | None = None, remedy: str = _CHANGED
+    ) -> CorruptError:
+        return CorruptError(self.file.path, what, offset=at, expected=wanted, found=found, remedy=remedy)
+
     def _ended(self) -> TruncatedError:
         return TruncatedError(
             self.file.path, f"the pickled index {ENDS_EARLY}", offset=self.stop, expected="a STOP opcode", remedy=_CUT
         )
 
     def _number(self, at: int, value: int) -> CorruptError:
-        return CorruptError(
-            self.file.path,
-            f"index entry {self.count:,} holds a number that is not an offset or length",
-            offset=at,
-            expected="0 to 2^63-1",
-            found=value if abs(value) < 1 << 63 else f"one of {value.bit_length():,} bits",
-            remedy=_CHANGED,
-        )
+        what = f"index entry {self.count:,} holds a number that is not an offset or length"
+        found = value if abs(value) < 1 << 63 else f"one of {value.bit_length():,} bits"
+        return self._wrong(what, at, "0 to 2^63-1", found)
 
     def _refused(self, opcode: int, at: int, wanted: str) -> FormatError:
         from pickletools import opcodes
@@ -569,7 +534,7 @@ class Walk:
         meaning = _word(name, MEANINGS)
         found = f"{meaning} ({name})" if meaning else name or f"the byte {opcode:02x}, which is not a pickle opcode"
         what = f"index entry {self.count:,}" if self._listed else "the pickled index"
-        return CorruptError(self.file.path, what, offset=at, expected=wanted, found=found, remedy=_PAIRS)
+        return self._wrong(what, at, wanted, found, _PAIRS)
 
 
 # Intervals of entries by number, without all entries in memory: for `show --raw` and the browser.
