@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Hashable, Iterable
+
+from tokfmt.base.resources import Recent
 
 Buffer = bytes | memoryview
 
@@ -28,50 +28,24 @@ class Blocks:
 
     def __init__(self, capacity: int) -> None:
         """Keep at most `capacity` bytes."""
-        self.capacity, self.held = capacity, 0
-        self._blocks: OrderedDict[tuple[Hashable, int], bytes] = OrderedDict()
-        self._lock = threading.Lock()
+        self._kept = Recent[tuple[Hashable, int], bytes](capacity)
 
     def get(self, of: Hashable, numbers: Iterable[int]) -> dict[int, bytes]:
         """Return those blocks of an object that are held, by number: `SIZE` bytes each, or fewer at its end."""
-        blocks = {}
-        with self._lock:
-            for number in numbers:
-                if (block := self._blocks.get((of, number))) is not None:
-                    self._blocks.move_to_end((of, number))
-                    blocks[number] = block
-        return blocks
-
-    def holds(self, of: Hashable, numbers: Iterable[int]) -> set[int]:
-        """Return the numbers of those blocks that are held."""
-        with self._lock:
-            return {number for number in numbers if (of, number) in self._blocks}
+        found = ((number, self._kept.get((of, number))) for number in numbers)
+        return {number: block for number, block in found if block is not None}
 
     def put(self, of: Hashable, start: int, content: Buffer, size: int) -> None:
         """Keep the complete blocks of a range that begins with a block; the last of an object may be short."""
-        blocks = [bytes(block) for block in complete(start, content, size)]
-        with self._lock:
-            for number, block in enumerate(blocks, start // SIZE):
-                place = of, number
-                self.held += len(block) - len(self._blocks.get(place, b""))
-                self._blocks[place] = block
-                self._blocks.move_to_end(place)
-            while self.held > self.capacity:
-                self.held -= len(self._blocks.popitem(last=False)[1])
+        view = memoryview(content)
+        for at in range(0, len(view), SIZE):
+            block = bytes(view[at : at + SIZE])
+            if len(block) == SIZE or start + len(view) >= size:
+                self._kept.put((of, (start + at) // SIZE), block, len(block))
 
     def clear(self) -> None:
         """Drop all blocks. A forked child does: another thread of its parent may have held the lock."""
-        self._lock = threading.Lock()
-        self._blocks, self.held = OrderedDict(), 0
-
-
-def complete(start: int, content: Buffer, size: int) -> list[memoryview]:
-    """Return the complete blocks of a range that begins with a block; the last of an object may be short."""
-    view = memoryview(content)
-    blocks = [view[at : at + SIZE] for at in range(0, len(view), SIZE)]
-    if blocks and len(blocks[-1]) < SIZE and start + len(view) < size:
-        blocks.pop()
-    return blocks
+        self._kept = Recent(self._kept.limit)
 
 
 def numbers_of(start: int, stop: int) -> range:

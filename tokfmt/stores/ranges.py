@@ -61,7 +61,7 @@ def prefetch(version: Version, ranges: Sequence[tuple[int, int]], *, keep: bool)
         )
         return
     numbers = {number for start, stop in ranges for number in numbers_of(start, stop)}
-    missing = _ranges_of(version, numbers - BLOCKS.holds(version.of, numbers))
+    missing = _ranges_of(version, numbers - BLOCKS.get(version.of, numbers).keys())
     few = sum(stop - start for start, stop in missing) < MANY
 
     def fetch(start: int, stop: int) -> Buffer:
