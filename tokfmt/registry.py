@@ -39,7 +39,9 @@ BUILT_IN = (
     ("stage1", "stage1:FORMAT", Signature(("stage1_block_",), binary=True)),
     ("hdf5", "hdf5:FORMAT", Signature((".h5",), starts=(b"\x89HDF",), at=(0, *(512 << k for k in range(7))))),
     ("flat-tokens", "flat_tokens:FORMAT", Signature((".zarr",), starts=(b"PK\3\4",))),
-    ("array", "array:FORMAT", Signature((".npy", ".npz", ".bin"), starts=(b"\x93NUMPY", b"PK\3\4", b"\x89HDF"))),
+    ("array", "array:FORMAT", Signature(
+        (".npy", ".npz"), beside=".bin.json", starts=(b"\x93NUMPY", b"PK\3\4", b"\x89HDF")
+    )),
     ("arrayrecord", "arrayrecord:FORMAT", Signature((".array_record", ".arrayrecord"), starts=(b"\x83\xaf\x70\xd1",))),
     ("arrow", "arrow:ARROW", Signature((".arrow",), starts=(b"ARROW1", b"\xff\xff\xff\xff"))),
     ("datatrove", "datatrove:FORMAT", Signature((".ds",))),

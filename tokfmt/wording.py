@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from html import escape
 
 _EIGHTHS = "▏▎▍▌▋▊▉█"
 _LONGEST_NUMBER = 10**21
@@ -128,6 +127,7 @@ def columns(rows: Sequence[Sequence[str]], words: Collection[int] = (0,)) -> lis
 
 def html_table(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]], notes: Iterable[str] = ()) -> str:
     """Return a table for notebooks: text escaped, numbers grouped, other cells left-aligned, None empty."""
+    from html import escape  # Few commands need it, and all import this module.
 
     def cells(tag: str, row: Sequence[object]) -> str:
         words = (f"{one:,}" if isinstance(one, int) else escape(str("" if one is None else one)) for one in row)

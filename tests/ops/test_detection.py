@@ -76,6 +76,7 @@ def test_imports_of_a_conversion(tmp_path):
     ran = subprocess.run(command, capture_output=True, text=True, check=True)
     homes = (
         "blocks",
+        "cells",
         "files_ahead",
         "flat",
         "index_ends",

@@ -116,7 +116,9 @@ class Signature(NamedTuple):
 
     names: tuple[str, ...] = ()  # substrings of the file name; one of them is enough
     words: tuple[bytes, ...] = ()  # bytes that occur in `Probe.head`, if it holds no zero byte; one of them is enough
-    beside: str = ""  # suffix of a file with the same stem in the same directory, in capitals if that of the file is
+    # suffix of a file with the same stem in the same directory, in capitals if that of the file is; ".bin.json": beside
+    # files that end with ".bin"
+    beside: str = ""
     text: bool = False  # `Probe.head` holds no zero byte
     binary: bool = False  # `Probe.head` holds a zero byte
     # bytes with which `Probe.head` begins, or that are at one of the offsets `at`; one of them is enough
@@ -144,8 +146,9 @@ class Signature(NamedTuple):
 
     def has_beside(self, path: Place) -> bool:
         """Return whether the file `beside` is there."""
-        beside = self.beside.upper() if self.beside and path.suffix.isupper() else self.beside
-        return beside != "" and path.with_suffix(beside).exists()
+        beside = self.beside.upper() if path.suffix.isupper() else self.beside
+        first = beside[: beside.rfind(".")]
+        return first in ("", path.suffix) and path.with_suffix(beside).exists()
 
 
 def probe_of(path: PlaceLike, directory: Probe | None = None) -> Probe:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from tokfmt.core.annotation import Extent
 from tokfmt.files.file import File
 from tokfmt.files.place import Place
 from tokfmt.files.store import Identity
-from tokfmt.formats.chunks import Chunked
+
+if TYPE_CHECKING:
+    from tokfmt.formats.chunks import Chunked  # Most flat datasets need none of its imports.
 
 
 class Cells(File):

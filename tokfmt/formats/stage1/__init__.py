@@ -39,7 +39,6 @@ from tokfmt.files.file import File, open_file
 from tokfmt.files.place import Place, place_of
 from tokfmt.formats.flat import Extent, FileLayout, FlatFormat, FlatInspection, FlatReader, FlatWriter, joined
 from tokfmt.formats.stage1.blocks import GPT2_EOS, MEMBER, NAME, TOKEN, numbering, problems_of, short_blocks, suspicions
-from tokfmt.formats.stage1.check import look
 from tokfmt.formats.stage1.options import SAMPLE, ReadOptions, WriteOptions
 from tokfmt.wording import counted, printable
 
@@ -101,6 +100,8 @@ class Stage1Inspection(FlatInspection):
 
     def look(self, how: Audit) -> Iterator[Finding]:
         """See `Inspection.look`. Blocks are looked at whatever their problems, each alone and all together."""
+        from tokfmt.formats.stage1.check import look
+
         files = [extent.file for extent in self.layout.extents]
         return look(self.paths[0], files, self.layout.notes, self.options.seq_len, how)
 
