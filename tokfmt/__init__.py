@@ -12,6 +12,7 @@
     tokfmt.check("out.zarr")[0].findings
     tokfmt.diff("in.bin", "out.zarr").identical
     tokfmt.show("out.zarr", "5:8", tokenizer="gpt2")
+    tokfmt.overlap("out.zarr", "gsm8k.jsonl", tokenizer="gpt2").evals[0].hits
     tokfmt.recipe([dict(path="web.pbin", weight=0.7), dict(path="code.zarr", weight=0.3)], seq_len=4096)
     tokfmt.list_formats()
 
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from tokfmt.base.version import __version__
 
 if TYPE_CHECKING:
-    from tokfmt.api import check, convert, diff, info, open, show, stats  # noqa: A004 - the verb that users expect
+    from tokfmt.api import check, convert, diff, info, open, overlap, show, stats  # noqa: A004 - the verb that users expect
     from tokfmt.dataset import Dataset
     from tokfmt.errors import TokfmtError
     from tokfmt.recipe_dataset import recipe
@@ -39,6 +40,7 @@ __all__ = [
     "info",
     "list_formats",
     "open",
+    "overlap",
     "recipe",
     "show",
     "stats",
@@ -53,6 +55,7 @@ _HOMES = {
     "info": "tokfmt.api",
     "list_formats": "tokfmt.registry",
     "open": "tokfmt.api",
+    "overlap": "tokfmt.api",
     "recipe": "tokfmt.recipe_dataset",
     "show": "tokfmt.api",
     "stats": "tokfmt.api",

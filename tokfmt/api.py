@@ -7,6 +7,7 @@
     tokfmt.check(paths)            a report of the findings for each path
     tokfmt.diff(a, b)              whether two datasets hold the same sequences, and the first differences
     tokfmt.show(path, "5:8")       some sequences, decoded
+    tokfmt.overlap(paths, evals)   which items of evals are in datasets
 
 An option of the command line is a keyword here: `--allow-loss fields` is `allow_loss="fields"`. Messages name options
 as the command line does.
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from tokfmt.commands.compare.diff import DiffReport
     from tokfmt.commands.convert.request import Conversion
     from tokfmt.commands.info import Overview
+    from tokfmt.commands.overlap import OverlapReport
     from tokfmt.commands.show.show import Preview
     from tokfmt.commands.stats.report import StatsReport
     from tokfmt.core.reader import TokenReader
@@ -364,6 +366,85 @@ def convert(
             spool=None if spool is None else Path(spool),
         )
         return convert_sources(request, progress or Progress())
+
+
+def overlap(
+    paths: PathLike | Sequence[PathLike],
+    evals: PathLike | Sequence[PathLike],
+    *,
+    ngram: int = 13,
+    by: Literal["words", "tokens"] = "words",
+    field: str | Sequence[str] = (),
+    tokenizer: str | None = None,
+    format: str | None = None,  # noqa: A002 - the word users know
+    options: Options = (),
+    text_field: str | None = None,
+    split: str | None = None,
+    eos: EosChoice = None,
+    bos: EosChoice = None,
+    allow_loss: str | Iterable[str] = (),
+    list: PathLike | None = None,  # noqa: A002 - the name of the option
+    expect: str | Iterable[str] = (),
+    task: tuple[int, int] | None = None,
+    finish: bool = False,
+    parts: PathLike | None = None,
+    jobs: int | None = None,
+    storage_options: Mapping[str, str | bool] | None = None,
+) -> OverlapReport:
+    """Find the n-grams of evals in datasets, in one pass.
+
+    Args:
+        paths: One path or several. Each path is a dataset.
+        evals: One path or several. Each path is an eval: a dataset of any format.
+        ngram: Words or tokens in a row that count as overlap.
+        by: "words" compares words in lower case, "tokens" compares token IDs.
+        field: Fields of the records of evals whose texts are joined, as ["question", "answer"] (default: that of the
+            text).
+        tokenizer: Name, directory or path of a tokenizer.json. It decodes token IDs to words, or encodes text to tokens
+            (default: that of the manifest).
+        format: Name of the format of the datasets (default: detected from the content).
+        options: Read options of the format, such as {"view": "samples"} or ["view=samples"].
+        text_field: Dotted path of the text in JSON records of the datasets.
+        split: Name of the split to read.
+        eos: Token ID of the separator of the datasets, or "none" (default: inferred).
+        bos: Token ID of the lead of the datasets, or "none" (default: given by the manifest).
+        allow_loss: Names of the losses in reading that you accept, one or several.
+        list: File of JSON Lines that receives items beside documents (default: none is written). It replaces only an
+            older list.
+        expect: Limits, such as "max_share=0.01", one or several. `report.unmet` lists those that do not hold.
+        task: (i, n): search only share i of n, and write its sums to `parts`.
+        finish: Add the sums of all tasks instead of searching.
+        parts: Directory for the sums of tasks.
+        jobs: Number of workers (default: one per core).
+        storage_options: Options of stores, as {"endpoint": "https://minio.example:9000"}; see docs/remote.md. They hold
+            for this process and its workers, until others are given.
+
+    Returns:
+        A report with `report.evals[i].hits`, the items of an eval of which n-grams were found.
+
+    Raises:
+        TokfmtError: If a dataset or an eval cannot be read or compared. `tokfmt.errors` lists the subclasses.
+    """
+    with settings("overlap", storage_options):
+        from tokfmt.commands.overlap import OverlapRequest
+        from tokfmt.commands.overlap import overlap as run
+        from tokfmt.source.evals import OverlapRules
+        from tokfmt.source.request import SourceRequest, several
+
+        table = {"with": several(evals), "ngram": ngram, "by": by, "field": field}
+        return run(
+            OverlapRequest(
+                SourceRequest.of(paths, format, eos, options, text_field, split, allow_loss, bos=bos),
+                OverlapRules.of(table, "overlap"),
+                tokenizer=tokenizer,
+                limits=[expect] if isinstance(expect, str) else [*expect],
+                listed=None if list is None else os.fspath(list),
+                jobs=count("jobs", jobs),
+                task=task,
+                parts=None if parts is None else os.fspath(parts),
+                finish=finish,
+            )
+        )
 
 
 def stats(

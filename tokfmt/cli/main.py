@@ -44,6 +44,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "stats": ("tokfmt.cli.stats", "Count sequences, tokens, lengths, IDs and duplicates."),
     "check": ("tokfmt.cli.check", "Check datasets and report every problem."),
     "diff": ("tokfmt.cli.diff", "Compare two datasets, sequence by sequence."),
+    "overlap": ("tokfmt.cli.overlap", "Find the n-grams of evals in datasets."),
     "show": ("tokfmt.cli.show", "Print sequences as text or token IDs."),
     "recipe": ("tokfmt.cli.recipe", "Write a recipe that mixes datasets, or explain one."),
     "formats": ("tokfmt.cli.formats", "List the formats, or the options and bytes of one."),
@@ -55,7 +56,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 _MORE = 3  # the last ones, which few people use
 
 
-_VERDICTS = ("check", "stats", "diff")
+_VERDICTS = ("check", "stats", "diff", "overlap")
 """Commands whose exit code is a result, which is unknown if the reader of stdout closes it before the end."""
 
 _COMPLETE = "_TOKFMT_COMPLETE"

@@ -40,6 +40,7 @@ _DOCUMENTS: Mapping[str, _Printed] = {
     "formats": _Printed("tokfmt formats --json", ("cli.formats:Formats",)),
     "index": _Printed("tokfmt index --json", ("formats.jsonl.index:IndexReport",)),
     "info": _Printed("tokfmt info --json", ("commands.info:Overview",)),
+    "overlap": _Printed("tokfmt overlap --json", ("commands.overlap.report:OverlapReport",)),
     "recipe": _Printed("tokfmt recipe --explain --json", ("mix.tree:Explained", "mix.draft:Previewed")),
     "schemas": _Printed("tokfmt schema --json", ("cli.schemas:Schemas",)),
     "show": _Printed("tokfmt show --json", (f"{_SHOW}:Preview",), "commands.show.step:PrintedSequence"),

@@ -93,6 +93,7 @@ READS = {
     "show": frozenset({"fields"}),
     "stats": frozenset({"fields"}),
     "diff": frozenset({"fields"}),
+    "overlap": frozenset({"fields"}),
     "info": frozenset({"fields", "other-files"}),
     "check": frozenset({"fields", "other-files", "tokenizers"}),
     "fix": frozenset({"other-files"}),

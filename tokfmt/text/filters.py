@@ -46,7 +46,7 @@ FIRST_WORDS = 1000
 _LONG_RUN = 4
 _BINS = 1 << 8
 _BATCH = 1 << 19  # code points judged at once, so that the arrays stay in the processor's cache
-_SPACE, _SYMBOL, _WORD, _UNKNOWN = 0, 1, 2, 3
+_SPACE, _SYMBOL, WORD, _UNKNOWN = 0, 1, 2, 3
 _BEHIND, _LOOKED_AHEAD = (
     b"\n" * 68,
     4,
@@ -210,9 +210,9 @@ class _Characters:
         self._word, self._inside = _flags(word), _flags(self._codes != 0)
 
     def _look_up(self, word: NDArray[np.bool_]) -> None:
-        self._points = _decoded(self._codes, self._beyond)
-        kinds = _kinds_of(self._points)
-        word[self._beyond[kinds == _WORD]] = True
+        self._points = characters_at(self._codes, self._beyond)
+        kinds = kinds_of(self._points)
+        word[self._beyond[kinds == WORD]] = True
         spaces = self._beyond[kinds == _SPACE]  # white space beyond ASCII has two or three bytes
         if len(spaces):
             self._codes, long = self._codes.copy(), spaces[self._codes[spaces] >= 0xE0]
@@ -395,10 +395,10 @@ def _first_words(text: str) -> list[str]:
 def _kind(character: str) -> int:
     if character.isspace():
         return _SPACE
-    return _WORD if unicodedata.category(character)[0] in "LMN" else _SYMBOL
+    return WORD if unicodedata.category(character)[0] in "LMN" else _SYMBOL
 
 
-def _decoded(codes: NDArray[np.uint8], at: NDArray[np.int64]) -> NDArray[np.uint32]:
+def characters_at(codes: NDArray[np.uint8], at: NDArray[np.int64]) -> NDArray[np.uint32]:
     """Return the code points of UTF-8 characters of two to four bytes that begin at `at`."""
     first, *others = (codes[at + k].astype(np.uint32) for k in range(3))
     second, third = (one & 0x3F for one in others)
@@ -408,8 +408,8 @@ def _decoded(codes: NDArray[np.uint8], at: NDArray[np.int64]) -> NDArray[np.uint
     return found
 
 
-def _kinds_of(codes: NDArray[np.uint32]) -> NDArray[np.uint8]:
-    """Return the kinds of code points: _SPACE, _SYMBOL or _WORD."""
+def kinds_of(codes: NDArray[np.uint32]) -> NDArray[np.uint8]:
+    """Return the kinds of code points: _SPACE, _SYMBOL or WORD."""
     known = _known_kinds()
     kinds = known[codes]
     new = codes[kinds == _UNKNOWN]

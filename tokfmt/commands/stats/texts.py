@@ -237,12 +237,12 @@ def grouped_texts(subject: TextSubject) -> GroupedDataset:
     records = subject.survey.records
 
     def beginnings(numbers: Offsets, positions: Offsets, lengths: Offsets) -> list[Beginning]:  # noqa: ARG001
-        return [(None, text[:_SHOWN]) for text in _texts_of(records, numbers.tolist())]
+        return [(None, text[:_SHOWN]) for text in texts_of(records, numbers.tolist())]
 
     return GroupedDataset(str(subject.source.paths[0]), "characters", subject.survey.numbers, beginnings)
 
 
-def _texts_of(records: RecordReader, numbers: Sequence[int]) -> Iterator[str]:
+def texts_of(records: RecordReader, numbers: Sequence[int]) -> Iterator[str]:
     """Yield the records with ascending numbers. Many are read in one pass, because a file may be compressed."""
     if len(numbers) <= _SINGLY:
         yield from (str(records.record(number)) for number in numbers)

@@ -1,0 +1,340 @@
+"""Find the n-grams of evals in datasets, in one parallel pass.
+
+1. Open the datasets and the evals, and read the evals into an index of their n-grams (`text.ngrams`).
+2. Look for them in regions of the datasets: blocks of records, or intervals of a token axis, in which an n-gram belongs
+   to the region that it begins in (`tally`).
+3. Turn the sums into the report, and list the examples (`examples`).
+
+Task I of N searches every N-th region, and writes its sums to a file of `--parts`. `finish` adds these files.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tokfmt.commands.convert.request import task_of
+from tokfmt.commands.overlap.report import (
+    CorpusOverlap,
+    EvalOverlap,
+    HitPlace,
+    ItemOverlap,
+    OverlapReport,
+    parse_limit,
+    unmet,
+)
+from tokfmt.commands.overlap.tally import Groups, Part, Totals, examples_of, groups_of, runs_of, tallied
+from tokfmt.core.losses import READS
+from tokfmt.core.ragged import Offsets, Ragged, offsets_of
+from tokfmt.core.reader import TokenReader, windows
+from tokfmt.core.records import Block, RecordReader
+from tokfmt.errors import FormatError, OptionError
+from tokfmt.files.file import matching, open_file, writing
+from tokfmt.files.journal import WHOLE, Task
+from tokfmt.files.listing import Listing
+from tokfmt.files.locks import Scratch
+from tokfmt.files.place import Place, PlaceLike, place_of
+from tokfmt.files.replacing import begins_with
+from tokfmt.files.spool import staging_for
+from tokfmt.files.store import Identity
+from tokfmt.run.execute import make_executor, may_spawn, worker_count
+from tokfmt.run.plan import Share, Workers
+from tokfmt.run.progress import Progress
+from tokfmt.source.discover import check_unchanged, find_sources, snapshot
+from tokfmt.source.evals import Comparison, OverlapRules, comparison_of, index_of, open_evals
+from tokfmt.source.open import open_dataset, presuming
+from tokfmt.source.request import Reading, SourceRequest
+from tokfmt.source.stored import Source, tokenizer_of
+from tokfmt.text.ingest import block_size
+from tokfmt.text.ngrams import Found, NgramIndex
+
+_REGION = 1 << 22  # tokens
+_JOBS = 8  # workers by which text is cut, so that all tasks cut it alike
+_WORTH = 1 << 26  # bytes from which processes pay off
+
+
+@dataclass(frozen=True, slots=True)
+class OverlapRequest:
+    """The datasets, the evals, and the options of `tokfmt overlap`."""
+
+    source: SourceRequest  # paths, each a dataset
+    rules: OverlapRules
+    tokenizer: str | None = None
+    limits: Sequence[str] = ()  # expectations
+    listed: PlaceLike | None = None  # receives the examples
+    jobs: int | None = None
+    executor: str = "auto"
+    task: tuple[int, int] | None = None
+    parts: PlaceLike | None = None  # a directory for the sums of tasks
+    finish: bool = False  # add the sums of all tasks instead of a search
+
+
+class _Job(NamedTuple):
+    readers: Sequence[TokenReader | RecordReader]
+    how: Comparison
+    ngrams: NgramIndex
+    groups: Groups
+
+
+class _Region(NamedTuple):
+    number: int
+    corpus: int
+    first: int  # the number of the first region of the corpus
+    interval: Block | tuple[int, int]
+
+
+def overlap(request: OverlapRequest, progress: Progress | None = None) -> OverlapReport:
+    """Find the n-grams of evals in datasets."""
+    watched, limits = progress or Progress(), [parse_limit(text) for text in request.limits]
+    if (request.task is not None or request.finish) and request.parts is None:
+        raise OptionError("--task and --finish need --parts DIR, the directory for the sums of all tasks")
+    if request.task is not None and (request.listed is not None or limits):
+        raise OptionError("--list and --expect need the sums of all tasks. Give them to --finish")
+    report = presuming(lambda *, every_end: _overlap(request, watched, every_end=every_end), watched.note)
+    return replace(report, unmet=unmet(report, limits))
+
+
+def _overlap(request: OverlapRequest, progress: Progress, *, every_end: bool) -> OverlapReport:
+    asked, handle = replace(request.source, every_end=every_end), tokenizer_of(request.tokenizer)
+    evals = open_evals(request.rules, handle)
+    with Listing() as listing:
+        files = find_sources(asked, listing=listing)
+        before = snapshot(files)
+        reading = Reading(handle, request.jobs, progress)
+        corpora = [open_dataset(asked.accepting(READS["overlap"]), reading, [one]) for one in files]
+    how = comparison_of(request.rules.by, [*corpora, *evals], handle)
+    notes = [f"{source.paths[0]}: {note}" for source in (*corpora, *evals) for note in source.notes]
+    readers = [how.readable(source) for source in corpora]
+    index, items = index_of(request.rules, evals, how)
+    if not items or not sum(items):
+        raise OptionError("the evals hold no item. Name evals with records or sequences with --with")
+    groups = groups_of(index)
+    regions = list(_regions(readers))
+    totals = Totals(index, groups, items, len(corpora))
+    key = _key(request, items, before, len(regions))
+    task = task_of(request.task) if request.task is not None else None
+    if request.finish:
+        _merge(request, totals, key)
+    else:
+        _search_all(request, _Job(readers, how, index, groups), Share(task or WHOLE).of(regions), totals, progress)
+    check_unchanged(before, files)
+    if task is not None:
+        _save(request, task, totals, key)
+    else:
+        totals.close()
+    report = _reported(request, corpora, evals, items, how, index, groups, totals, regions, notes)
+    if request.listed is not None:
+        from tokfmt.commands.overlap.examples import Shown, list_examples
+
+        list_examples(request.listed, report, Shown(readers, evals, how, index))
+    return report
+
+
+def _regions(readers: Sequence[TokenReader | RecordReader]) -> Iterator[_Region]:
+    number = 0
+    for corpus, reader in enumerate(readers):
+        cut: Iterable[Block | tuple[int, int]]
+        if isinstance(reader, RecordReader):
+            cut = reader.blocks(block_size(reader.info.size, _JOBS))
+        else:
+            cut = windows(0, reader.info.tokens, _REGION)
+        first = number
+        for interval in cut:
+            yield _Region(number, corpus, first, interval)
+            number += 1
+
+
+def _search_all(
+    request: OverlapRequest, job: _Job, regions: Sequence[_Region], totals: Totals, progress: Progress
+) -> None:
+    jobs, size = worker_count(request.jobs), sum(map(_size, regions))
+    executor = request.executor
+    if executor == "auto":  # reading text holds the lock of the interpreter, numpy does not
+        of_text = any(isinstance(reader, RecordReader) for reader in job.readers)
+        executor = "processes" if of_text and jobs > 1 and size >= _WORTH and may_spawn(job.readers) else "threads"
+    is_text = all(isinstance(reader, RecordReader) for reader in job.readers)
+    progress.phase("searching", size, "bytes" if is_text else "tokens")
+    with Scratch() as scratch, make_executor(executor, jobs) as pool:
+        for part in Workers(pool, jobs, scratch).map(_search, job, regions):
+            totals.add(part)
+            progress.advance(part.size)
+
+
+def _size(region: _Region) -> int:
+    interval = region.interval
+    return interval.stop - interval.start if isinstance(interval, Block) else interval[1] - interval[0]
+
+
+def _search(job: _Job, region: _Region) -> Part:
+    """Return what is found in a region."""
+    reader, found, count, opened, number = job.readers[region.corpus], list[Found](), 0, set[int](), region.number
+    if isinstance(reader, RecordReader):
+        assert isinstance(region.interval, Block)
+        for batch in job.how.read(reader, region.interval):
+            one = job.ngrams.in_ragged(batch) if isinstance(batch, Ragged) else job.ngrams.in_texts(batch)
+            found.append(one._replace(texts=one.texts + count))
+            count += len(batch)
+    else:
+        start, stop = region.interval[:2]
+        number = region.first
+        for a, b in windows(start, stop):
+            tokens = reader.tokens(a, min(b + job.ngrams.n - 1, reader.info.tokens))
+            at, grams = job.ngrams.in_tokens(tokens)
+            if len(at):
+                found.append(_in_sequences(reader, at + a, grams, job.ngrams.n))
+        for position in (start, stop - 1) if found else ():
+            own = reader.sequence_at(position)
+            begin, end = reader.offsets(own, own + 1).tolist()
+            opened |= {own} if begin < start or end > stop else set()
+    part = tallied(Found.joined(found), job.groups, number, frozenset(opened))
+    return part._replace(region=region.number, corpus=region.corpus, documents=count, size=_size(region))
+
+
+def _in_sequences(reader: TokenReader, at: Offsets, grams: Offsets, n: int) -> Found:
+    """Return the n-grams at ascending positions of an axis that are within one sequence."""
+    first, last = reader.sequence_at(int(at[0])), reader.sequence_at(int(at[-1])) + 1
+    bounds = reader.offsets(first, last)
+    which = np.searchsorted(bounds, at, side="right") - 1
+    fits = at + n <= bounds[which + 1]
+    return Found(first + which[fits], (at - bounds[which])[fits], grams[fits])
+
+
+def _key(request: OverlapRequest, items: Sequence[int], before: Mapping[Place, Identity], regions: int) -> str:
+    """Return what the tasks of one search have in common."""
+    from xxhash import xxh3_128_hexdigest
+
+    rules = (request.rules.ngram, request.rules.by, request.rules.field, request.tokenizer)
+    return xxh3_128_hexdigest(repr((rules, list(items), [one.size for one in before.values()], regions)).encode())
+
+
+def _part(request: OverlapRequest, task: Task) -> Place:
+    return place_of(request.parts or "") / f"overlap-{task.index}-of-{task.count}.npz"
+
+
+def _save(request: OverlapRequest, task: Task, totals: Totals, key: str) -> None:
+    """Write the sums of a task."""
+    place, content = _part(request, task), io.BytesIO()
+    arrays: Any = {"key": np.array(key), **totals.settled()}
+    np.savez_compressed(content, **arrays)
+    with staging_for(str(place), overwrite=True, objection=begins_with("part of tokfmt overlap", b"PK")) as staging:
+        with writing(staging.destination):
+            staging.path.write_bytes(content.getvalue())
+        staging.publish()
+
+
+def _merge(request: OverlapRequest, totals: Totals, key: str) -> None:
+    """Add the sums of all tasks."""
+    home = place_of(request.parts or "")
+    names = {match[0]: int(match[1]) for one in matching(home, "overlap-*.npz") if (match := _NAME.fullmatch(one.name))}
+    counts = set(names.values())
+    if len(counts) != 1:
+        many = "parts of several searches" if counts else "no part"
+        raise FormatError(home, f"holds {many}", remedy="Run tokfmt overlap with --task I/N --parts DIR first")
+    for task in (Task(k, min(counts)) for k in range(min(counts))):
+        place = _part(request, task)
+        if place.name not in names:
+            raise FormatError(home, f"lacks the part of task {task}", remedy=f"Run --task {task.index}/{task.count}")
+        file = open_file(place)
+        try:
+            with np.load(io.BytesIO(file.read(0, file.size)), allow_pickle=False) as arrays:
+                if str(arrays["key"]) != key:
+                    remedy = "Give --finish the options of the tasks, or run the tasks again"
+                    raise FormatError(place, "is of another search, or its sources have changed", remedy=remedy)
+                totals.merge(arrays)
+        except (ValueError, KeyError, zipfile.BadZipFile) as error:
+            raise FormatError(place, f"is not a part of tokfmt overlap: {error}") from error
+        finally:
+            file.close()
+
+
+_NAME = re.compile(r"overlap-\d+-of-(\d+)\.npz")
+
+
+def _reported(
+    request: OverlapRequest,
+    corpora: Sequence[Source],
+    evals: Sequence[Source],
+    items: Sequence[int],
+    how: Comparison,
+    index: NgramIndex,
+    groups: Groups,
+    totals: Totals,
+    regions: Sequence[_Region],
+    notes: Sequence[str],
+) -> OverlapReport:
+    ngrams, found, longest = runs_of(index, totals.found)
+    share, hit = found / np.maximum(ngrams, 1), np.flatnonzero(found)
+    places = _places(corpora, regions, totals)
+    examples = examples_of(groups, totals.examples, hit.tolist())
+    bounds, each = offsets_of(items).tolist(), list[EvalOverlap]()
+    for k, (source, a, b) in enumerate(zip(evals, bounds, bounds[1:], strict=False)):
+        own = hit[(hit >= a) & (hit < b)].tolist()
+        hits = [
+            ItemOverlap(
+                item=item - a,
+                ngrams=int(ngrams[item]),
+                found=int(found[item]),
+                share=float(share[item]),
+                longest=int(longest[item]),
+                documents=int(totals.documents[item]),
+                examples=[places(*one) for one in examples[item]],
+            )
+            for item in own
+        ]
+        sums = int(ngrams[a:b].sum()), int(found[a:b].sum())
+        each.append(
+            EvalOverlap(
+                path=str(source.paths[0]),
+                items=b - a,
+                short=int((ngrams[a:b] == 0).sum()),
+                ngrams=sums[0],
+                found=sums[1],
+                share=sums[1] / max(sums[0], 1),
+                longest=int(longest[a:b].max(initial=0)),
+                documents=int(totals.of_evals[k]),
+                max_share=float(share[a:b].max(initial=0)),
+                hits=hits,
+            )
+        )
+    return OverlapReport(
+        ngram=request.rules.ngram,
+        by=request.rules.by,
+        tokenizer=how.tokenizer.name if how.tokenizer is not None else None,
+        hit_items=len(hit),
+        hit_documents=int(totals.of_corpora.sum()),
+        max_share=float(share.max(initial=0)),
+        max_longest=int(longest.max(initial=0)),
+        evals=each,
+        corpora=[
+            CorpusOverlap(str(source.paths[0]), source.format.name, _documents(source, k, regions, totals), count)
+            for k, (source, count) in enumerate(zip(corpora, totals.of_corpora.tolist(), strict=True))
+        ],
+        notes=notes,
+    )
+
+
+def _documents(source: Source, corpus: int, regions: Sequence[_Region], totals: Totals) -> int:
+    """Return the number of documents of a dataset; of a task, those that it read."""
+    if not isinstance(source.reader, RecordReader):
+        return source.reader.info.sequences
+    return sum(totals.counts.get(one.number, 0) for one in regions if one.corpus == corpus)
+
+
+def _places(
+    corpora: Sequence[Source], regions: Sequence[_Region], totals: Totals
+) -> Callable[[int, int, int, int], HitPlace]:
+    """Return the function that names the place of an example."""
+    before = offsets_of([totals.counts.get(region.number, 0) for region in regions]).tolist()
+    paths = [str(source.paths[0]) for source in corpora]
+
+    def place(region: int, document: int, position: int, ngram: int) -> HitPlace:
+        corpus, first = regions[region].corpus, regions[region].first
+        return HitPlace(paths[corpus], before[region] - before[first] + document, position, corpus, ngram)
+
+    return place
