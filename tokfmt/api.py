@@ -398,8 +398,8 @@ def overlap(
         evals: One path or several. Each path is an eval: a dataset of any format.
         ngram: Words or tokens in a row that count as overlap.
         by: "words" compares words in lower case, "tokens" compares token IDs.
-        field: Fields of the records of evals whose texts are joined, as ["question", "answer"] (default: that of the
-            text).
+        field: Fields of the text of evals, which are joined, as "question,answer": one text for all evals, or a list
+            with one for each (default: the field of the text).
         tokenizer: Name, directory or path of a tokenizer.json. It decodes token IDs to words, or encodes text to tokens
             (default: that of the manifest).
         format: Name of the format of the datasets (default: detected from the content).
@@ -431,7 +431,12 @@ def overlap(
         from tokfmt.source.evals import OverlapRules
         from tokfmt.source.request import SourceRequest, several
 
-        table = {"with": several(evals), "ngram": ngram, "by": by, "field": field}
+        table = {
+            "with": several(evals),
+            "ngram": ngram,
+            "by": by,
+            "field": (field,) if isinstance(field, str) else tuple(field),
+        }
         return run(
             OverlapRequest(
                 SourceRequest.of(paths, format, eos, options, text_field, split, allow_loss, bos=bos),

@@ -17,6 +17,7 @@ FUNCTIONS = {
     "check": "tokfmt/api.py",
     "diff": "tokfmt/api.py",
     "show": "tokfmt/api.py",
+    "overlap": "tokfmt/api.py",
     "recipe": "tokfmt/recipe_dataset.py",
     "list_formats": "tokfmt/registry.py",
 }
@@ -31,6 +32,9 @@ RESULTS = {
     "DiffReport": "tokfmt/commands/compare/diff.py",
     "Preview": "tokfmt/commands/show/show.py",
     "Shown": "tokfmt/commands/show/show.py",
+    "OverlapReport": "tokfmt/commands/overlap/report.py",
+    "EvalOverlap": "tokfmt/commands/overlap/report.py",
+    "ItemOverlap": "tokfmt/commands/overlap/report.py",
     "Ragged": "tokfmt/core/ragged.py",
     "Facts": "tokfmt/core/reader.py",
     "Info": "tokfmt/core/reader.py",

@@ -26,6 +26,7 @@ DESTINATIONS = {
     "convert --rejects": ["convert", "mix.toml", "out.pbin", "--rejects", "{}rejects.jsonl"],
     "check --fix": ["check", MERGED, "--fix", "{}out.pbin"],
     "stats --html": ["stats", PACK, "--html", "{}page.html"],
+    "overlap --list": ["overlap", PACK, "--with", PACK, "--by", "tokens", "--list", "{}list.jsonl"],
     "index -o": ["index", "text.jsonl", "-o", "{}text.idx"],
     "browse --screenshot": ["browse", PACK, "--screenshot", "{}screen.svg"],
 }  # fmt: skip
@@ -39,6 +40,7 @@ SOURCES = {
     "diff": ["diff", PACK, "{}x.pbin"],
     "browse": ["browse", "{}x.pbin"],
     "index": ["index", "{}x.jsonl"],
+    "overlap": ["overlap", PACK, "--with", "{}x.jsonl"],
 }  # fmt: skip
 STORES = ["s3://bucket/", "gs://bucket/", "hf://datasets/org/", "https://host/"]
 UNKNOWN = ["ftp://host/", "oci://bucket/"]

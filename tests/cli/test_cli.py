@@ -339,7 +339,7 @@ STARTS = {
     "convert": [PACK, "o.zarr"], "browse": [PACK, "--screenshot", "o.svg"], "stats": [PACK], "check": [PACK],
     "diff": [PACK, PACK], "show": [PACK], "recipe": ["mix=part.jsonl:1", "--seq-len", "4", "-o", "mix.toml"],
     "index": ["part.jsonl", "-o", "part.idx"], "formats": [], "completion": ["bash"],
-    "info": [PACK], "schema": [], "demo": ["sample"],
+    "info": [PACK], "overlap": [PACK, "--with", PACK, "--by", "tokens"], "schema": [], "demo": ["sample"],
 }  # fmt: skip
 
 
@@ -354,7 +354,8 @@ def test_each_command_starts(command, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "words", [[], ["convert"], ["stats"], ["check"], ["diff"], ["show"], ["index"], ["browse"], ["completion"]]
+    "words",
+    [[], ["convert"], ["stats"], ["check"], ["diff"], ["show"], ["index"], ["browse"], ["completion"], ["overlap"]],
 )
 def test_a_command_without_arguments_shows_its_help_as_help(words):
     """A usage error that can be read: what `--help` prints, on stderr."""

@@ -35,6 +35,7 @@ COMMANDS = {
     "check": ["check", "--deep", "{}.bad.pbin", "{}.pbin"],
     "check --fix": ["check", "{}.bad.pbin", "--fix", "{}.mended.pbin"],
     "diff": ["diff", "{}.pbin", "{}.bad.pbin"],
+    "overlap": ["overlap", "{}.pbin", "--with", "other.pbin", "--by", "tokens"],
     "show": ["show", "{}.pbin", "0:2"],
     "show --raw": ["show", "{}.jsonl", "--raw"],
     "show --samples": ["show", "{}.h5", "0", "--samples"],

@@ -55,6 +55,7 @@ CASES = {
     "convert": "convert {0} {1}/x.h5 --seq-len 64 --eos 50256 --allow-loss empty-sequences --allow-loss embedded-separators",
     "splits": "convert {0} {1}/x.pbin --split a=0.5,b=0.5 --seed 1 --verify --eos 50256",
     "diff": "diff {0} {0}",
+    "overlap": "overlap {0} --with {0} --by tokens",
     "formats": "formats",
     "stats": "stats {0} --seq-len 64",
     "stats of two": "stats {0} {0}",

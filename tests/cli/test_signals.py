@@ -27,6 +27,7 @@ COMMANDS = {
     "stats": ["stats", PACK],
     "check": ["check", "--deep", PACK],
     "diff": ["diff", PACK, CORPUS, "--tokenizer", TOKENIZER],
+    "overlap": ["overlap", CORPUS, "--with", CORPUS],
     "info": ["info", CORPUS, "--tokenizer", TOKENIZER],
     "show": ["show", CORPUS, ":", "--tokenizer", TOKENIZER],
     "index": ["index", CORPUS, "-o", "out.idx"],

@@ -181,6 +181,18 @@ def by_diff(part, home):
     return Report(found.a.sequences, found.a.tokens)
 
 
+def by_overlap(part, home):
+    """With JSON lines of the documents as evals: each item has all of its tokens in the dataset."""
+    evals = home / "evals.jsonl"
+    evals.write_text("".join(json.dumps({"input_ids": one}) + "\n" for one in part.documents or [[0]]))
+    found = tokfmt.overlap(part.path, evals, by="tokens", ngram=1, jobs=1, **part.reading)
+    if part.documents is not None:
+        filled = [k for k, one in enumerate(part.documents) if one]
+        assert [(hit.item, hit.share) for hit in found.evals[0].hits] == [(k, 1.0) for k in filled]
+        assert found.hit_documents == len(filled)
+    return Report(found.corpora[0].documents, None)
+
+
 def source_of(part):
     entry = {"path": str(part.path)}
     if "format" in part.reading:
@@ -273,7 +285,7 @@ def by_convert(part, home):
 
 READERS: dict[str, Callable[[Part, Path], Report]] = {
     "open": by_open, "info": by_info, "show": by_show, "stats": by_stats, "check": by_check, "diff": by_diff, "recipe": by_recipe,
-    "Loader": by_loader, "browse": by_browse, "convert": by_convert,
+    "Loader": by_loader, "browse": by_browse, "convert": by_convert, "overlap": by_overlap,
 }  # fmt: skip
 
 
@@ -594,14 +606,14 @@ APART: dict[tuple[str, str], str] = {}
 
 COMMANDS = {
     "convert": "convert", "browse": "browse", "stats": "stats", "check": "check", "diff": "diff", "show": "show",
-    "info": "info", "recipe": "recipe", "index": "index", "formats": "", "completion": "",
+    "info": "info", "recipe": "recipe", "index": "index", "overlap": "overlap", "formats": "", "completion": "",
     "schema": "", "demo": "",
 }  # fmt: skip
 """The reader or maker of each command; "" for those that read no dataset."""
 
 VERBS = {
     "convert": "convert", "stats": "stats", "check": "check", "diff": "diff", "show": "show", "recipe": "recipe",
-    "info": "info", "open": "open", "Dataset": "Dataset.save", "Loader": "Loader", "list_formats": "", "TokfmtError": "", "__version__": "",
+    "info": "info", "open": "open", "overlap": "overlap", "Dataset": "Dataset.save", "Loader": "Loader", "list_formats": "", "TokfmtError": "", "__version__": "",
 }  # fmt: skip
 
 OPTIONS = {

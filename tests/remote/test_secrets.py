@@ -28,6 +28,7 @@ COMMANDS = {
     "show raw": ["show", "{0}", "--raw", "--verbose"],
     "check": ["check", "{0}", "--deep", "--json"],
     "diff": ["diff", "{0}", "{1}"],
+    "overlap": ["overlap", "{0}", "--with", "{4}", "--by", "words", "--json"],
     "convert": ["convert", "{0}", "{out}/o.zarr", "--verbose"],
     "convert by tasks": ["convert", "{0}", "{out}/o.jsonl", "--jobs", "2", "--verify"],
     "dry run": ["convert", "{0}", "{out}/p.parquet", "--dry-run"],

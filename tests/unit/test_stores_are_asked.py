@@ -36,6 +36,7 @@ DESTINATION = "a destination is a local path"
 WORDS = "words of a user, before they are read"
 BROWSER = "a local path that the browser is given or shows"
 ALLOWED = {
+    "commands/overlap/examples.py": {"open": OWN},
     "formats/hdf5/writer.py": {"open": OWN},
     "formats/hdf5_arrays/container.py": dict.fromkeys(("open", "os.stat"), "locks of local files, as this system lists them"),
     "formats/jsonl/index.py": {"open": OWN, "os.path.samefile": "the index is written, so it is a local path"},

@@ -30,16 +30,22 @@ if TYPE_CHECKING:
 
 _ROWS = 10
 _EPILOG = examples(
-    "tokfmt overlap corpus.jsonl --with gsm8k.jsonl --field question,answer",
-    "tokfmt overlap pack.pbin --with mmlu/ --by tokens --tokenizer tokenizer --list hits.jsonl",
-    "tokfmt overlap corpus.jsonl --with gsm8k.jsonl --ngram 8 --expect max_share=0.01",
+    "tokfmt overlap corpus.jsonl --with more.jsonl --field text --ngram 8",
+    "tokfmt overlap pack.pbin --with more.jsonl --tokenizer tokenizer --list hits.jsonl --expect max_share=1",
+    "tokfmt overlap pack.pbin --with more.jsonl --by tokens --tokenizer tokenizer",
 )
 
 
 @click.command("overlap", cls=Command, epilog=_EPILOG, no_args_is_help=True)
 @click.argument("paths", nargs=-1, required=True, type=PLACE, metavar="CORPUS...")
 @click.option("--with", "evals", multiple=True, required=True, type=PLACE, metavar="EVAL", help="Eval; repeatable.")
-@click.option("--field", metavar="NAME,...", help="Fields of the text of EVAL, which are joined: question,answer.")
+@click.option(
+    "--field",
+    "fields",
+    multiple=True,
+    metavar="NAME,...",
+    help="Fields of the text of EVAL, which are joined: question,answer; once, or once for each EVAL in their order.",
+)
 @click.option("--ngram", type=Count(1, 255), default=13, metavar="N", help="Words or tokens in a row (default: 13).")
 @click.option(
     "--by", type=Words(("words", "tokens")), default="words", help="Compare words or token IDs (default: words)."
@@ -71,7 +77,7 @@ def command(
     paths: tuple[str, ...],
     *,
     evals: tuple[str, ...],
-    field: str | None,
+    fields: tuple[str, ...],
     ngram: int,
     by: str,
     tokenizer: str | None,
@@ -97,8 +103,7 @@ def command(
     from tokfmt.commands.overlap import OverlapRequest, overlap
     from tokfmt.source.evals import OverlapRules
 
-    names = [name.strip() for name in field.split(",")] if field is not None else []
-    rules = OverlapRules.of({"with": evals, "ngram": ngram, "by": by, "field": names}, "overlap")
+    rules = OverlapRules.of({"with": evals, "ngram": ngram, "by": by, "field": fields}, "overlap")
     request = OverlapRequest(
         requested(paths, reading), rules, tokenizer, expected, listed, jobs, executor, task, parts, finish
     )

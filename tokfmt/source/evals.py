@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,7 +19,7 @@ from tokfmt.core.chats import texts_of_message
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.reader import TokenReader, batches
 from tokfmt.core.records import Block, RecordBatch, RecordReader, RecordView
-from tokfmt.errors import FormatError, OptionError
+from tokfmt.errors import FormatError, OptionError, reword
 from tokfmt.files.place import PlaceLike
 from tokfmt.source.discover import dataset_paths
 from tokfmt.source.ingest import encoder_of, ingested
@@ -27,7 +28,7 @@ from tokfmt.source.request import Reading, SourceRequest, option_names, several
 from tokfmt.source.stored import Source, agreed_tokenizer, manifest_tokenizer
 from tokfmt.text.decoded import DecodedRecords
 from tokfmt.text.ingest import encoded_batches
-from tokfmt.wording import printable
+from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:
     from tokfmt.text.ngrams import NgramIndex
@@ -44,7 +45,8 @@ class OverlapRules:
     evals: tuple[PlaceLike, ...]
     ngram: int = option(13, minimum=1, maximum=255)  # words or tokens in a row
     by: Literal["words", "tokens"] = "words"
-    field: tuple[str, ...] = ()  # of the texts of evals (default: as for any dataset)
+    # fields of the text of evals, as "question,answer": for all, or for each (default: as for any dataset)
+    field: tuple[str, ...] = ()
 
     @staticmethod
     def of(given: object, name: str = "without") -> OverlapRules:
@@ -59,7 +61,11 @@ class OverlapRules:
                 listed = "with, ngram, by, field"
                 raise OptionError(f"{name} has no key {key!r} (expected {listed})", nearest=nearest(str(key), known))
             values[key] = fit(f"{name}: {key}", value, kinds[key], known[key].metadata)
-        return OverlapRules(evals=several(evals), **values)
+        rules = OverlapRules(evals=several(evals), **values)
+        if len(rules.field) > 1 and len(rules.field) != len(rules.evals):
+            found = f"{len(rules.field)} for {counted(len(rules.evals), 'eval')}"
+            raise OptionError(f"{name}: field is given once, or once for each eval in their order (found {found})")
+        return rules
 
 
 class _Fields(RecordView):
@@ -121,7 +127,7 @@ class Comparison:
                 return _Said(reader) if reader.info.chats else reader
             if self.tokenizer is None:
                 raise OptionError(f"{path}: holds text, and tokens are compared. Add --tokenizer, or use --by words")
-        elif self.by == "words":
+        elif self.by == "words" and not (isinstance(reader, RecordReader) and not reader.info.size):
             handle = self.tokenizer or manifest_tokenizer([source])
             if handle is None:
                 raise OptionError(
@@ -157,11 +163,28 @@ class Comparison:
 
 def open_evals(rules: OverlapRules, tokenizer: TokenizerHandle | None = None) -> list[Source]:
     """Open the evals, with the texts of all fields joined."""
-    request = SourceRequest(rules.evals, allow_loss=_LOSSES, every_end=True)
-    return [_opened(replace(request, paths=(path,)), rules.field, tokenizer) for path in dataset_paths(request)]
+    found, count = list[Source](), len(rules.evals)
+    names_of_each = rules.field if len(rules.field) == count else (rules.field or ("",)) * count
+    for path, names in zip(rules.evals, names_of_each, strict=True):
+        request = SourceRequest((path,), allow_loss=_LOSSES, every_end=True)
+        with _naming_field():
+            found += [_opened(replace(request, paths=(one,)), names, tokenizer) for one in dataset_paths(request)]
+    return found
 
 
-def _opened(request: SourceRequest, names: Sequence[str], tokenizer: TokenizerHandle | None) -> Source:
+@contextmanager
+def _naming_field() -> Iterator[None]:
+    """Name the option of evals in errors of reading them."""
+    try:
+        yield
+    except FormatError as error:
+        left_out = "; --allow-loss invalid-lines leaves such lines out"
+        reword(error, lambda text: text.replace("--text-field", "--field").replace(left_out, ""))
+        raise
+
+
+def _opened(request: SourceRequest, joined: str, tokenizer: TokenizerHandle | None) -> Source:
+    names = [name.strip() for name in joined.split(",")] if joined else []
     sources = [open_dataset(replace(request, text_field=name), Reading(tokenizer)) for name in names or (None,)]
     readers = [reader for source in sources if (reader := source.records) is not None and reader.info.is_text]
     if names and ("text_field" not in option_names(sources[0].format.read_options) or len(readers) < len(names)):
@@ -188,8 +211,9 @@ def index_of(rules: OverlapRules, evals: Sequence[Source], how: Comparison) -> t
 
     def items() -> Iterator[Any]:
         for number, source in enumerate(evals):
-            for item in how.items(source):
-                counts[number] += 1
-                yield item
+            with _naming_field():
+                for item in how.items(source):
+                    counts[number] += 1
+                    yield item
 
     return (of_texts if rules.by == "words" else of_tokens)(items(), rules.ngram), counts

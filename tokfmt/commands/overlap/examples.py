@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tokfmt.commands.overlap.report import HitPlace, OverlapReport
+from tokfmt.commands.overlap.report import EvalOverlap
+from tokfmt.commands.overlap.tally import Example
 from tokfmt.commands.stats.texts import texts_of
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import TokenReader
@@ -46,55 +48,47 @@ Parts = dict[str, Any]
 class Shown:
     """What is read again for the list."""
 
-    readers: Sequence[TokenReader | RecordReader]  # of the datasets that were searched
+    paths: Sequence[str]  # of the datasets that were searched
+    readers: Sequence[TokenReader | RecordReader]
     evals: Sequence[Source]
     how: Comparison
     index: NgramIndex
 
 
-def list_examples(path: PlaceLike, report: OverlapReport, shown: Shown) -> None:
+def list_examples(
+    path: PlaceLike, evals: Sequence[EvalOverlap], examples: Mapping[int, Sequence[Example]], shown: Shown
+) -> None:
     """Write a line for each example of each item. Documents are read in order, then items."""
-    objection = begins_with("list of tokfmt overlap", BEGINNING)
+    objection, first = begins_with("list of tokfmt overlap", BEGINNING), 0
     with staging_for(path, overwrite=True, objection=objection) as staging:
         with writing(staging.destination), open(staging.path, "w", encoding="utf-8") as file:
-            rows, first = list[_Row](), 0
-            for one in report.evals:
-                rows += [_Row(first + hit.item, place) for hit in one.hits for place in hit.examples]
-                first += one.items
-            documents = _documents(shown, rows)
-            rest, first = iter(zip(rows, documents, strict=True)), 0
-            for source, one in zip(shown.evals, report.evals, strict=True):
+            documents = _documents(shown, [one for item in examples for one in examples[item]])
+            for source, one in zip(shown.evals, evals, strict=True):
                 texts = _contents(shown.how.readable(source), [hit.item for hit in one.hits])
                 for hit, text in zip(one.hits, texts, strict=True):
-                    for row, (run, document) in itertools.islice(rest, len(hit.examples)):
-                        place = {"path": row.place.path, "number": row.place.sequence, "position": row.place.position}
-                        item = {"path": one.path, "number": hit.item, **_parts(shown, row.item, text, *run)}
-                        line = {"item": item, "document": {**place, **document}}
-                        file.write(json.dumps({**line, "longest": hit.longest, "share": hit.share}) + "\n")
+                    for example in examples[first + hit.item]:
+                        run, document = documents[example]
+                        place = {"path": shown.paths[example.corpus], "number": example.sequence}
+                        line = {
+                            "item": {"path": one.path, "number": hit.item, **_parts(shown, example.item, text, *run)},
+                            "document": {**place, "position": example.position, **document},
+                            "longest": hit.longest,
+                            "share": hit.share,
+                        }
+                        file.write(json.dumps(line) + "\n")
+                first += one.items
         staging.publish()
 
 
-class _Row(NamedTuple):
-    """An item, by its number among all, and the place of an n-gram of it."""
-
-    item: int
-    place: HitPlace
-
-
-def _documents(shown: Shown, rows: Sequence[_Row]) -> list[tuple[tuple[int, int], Parts]]:
-    """Return for each row the first n-gram and the length of the run in the item, and the parts of the document."""
-    order = sorted(range(len(rows)), key=lambda k: (rows[k].place.corpus, rows[k].place.sequence))
-    found = list[Any]([None]) * len(rows)
-    for corpus, own in itertools.groupby(order, key=lambda k: rows[k].place.corpus):
-        of_corpus = list(own)
-        reader = shown.readers[corpus]
-        numbers = sorted({rows[k].place.sequence for k in of_corpus})
-        contents = zip(numbers, _contents(reader, numbers), strict=True)
-        number, content = -1, None
-        for k in of_corpus:
-            while number != rows[k].place.sequence:
-                number, content = next(contents)
-            found[k] = _document(shown, rows[k], content)
+def _documents(shown: Shown, examples: Sequence[Example]) -> dict[Example, tuple[tuple[int, int], Parts]]:
+    """Return for each example the first n-gram and the length of the run in the item, and the parts of the document."""
+    found = dict[Example, tuple[tuple[int, int], Parts]]()
+    for corpus, group in itertools.groupby(sorted(examples, key=itemgetter(1, 2)), key=itemgetter(1)):
+        of_corpus, reader = list(group), shown.readers[corpus]
+        numbers = list(dict.fromkeys(one.sequence for one in of_corpus))
+        each = itertools.groupby(of_corpus, key=itemgetter(2))
+        for content, (_, those) in zip(_contents(reader, numbers), each, strict=True):
+            found |= {one: _document(shown, one, content) for one in those}
     return found
 
 
@@ -105,9 +99,9 @@ def _contents(reader: TokenReader | RecordReader, numbers: Sequence[int]) -> Ite
     return texts_of(reader, numbers) if reader.info.is_text else map(reader.record, numbers)
 
 
-def _document(shown: Shown, row: _Row, content: str | list[int] | None) -> tuple[tuple[int, int], Parts]:
-    index, reader, place = shown.index, shown.readers[row.place.corpus], row.place
-    low, high = index.bounds[row.item : row.item + 2].tolist()
+def _document(shown: Shown, place: Example, content: str | list[int] | None) -> tuple[tuple[int, int], Parts]:
+    index, reader = shown.index, shown.readers[place.corpus]
+    low, high = index.bounds[place.item : place.item + 2].tolist()
     begin = int(np.flatnonzero(index.grams[low:high] == place.ngram)[0])
     if shown.how.by == "words":
         found = index.in_texts([str(content)])

@@ -13,7 +13,7 @@ from __future__ import annotations
 import io
 import re
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -128,12 +128,60 @@ def _overlap(request: OverlapRequest, progress: Progress, *, every_end: bool) ->
         _save(request, task, totals, key)
     else:
         totals.close()
-    report = _reported(request, corpora, evals, items, how, index, groups, totals, regions, notes)
+    before_region = offsets_of([totals.counts.get(region.number, 0) for region in regions]).tolist()
+    firsts = {one.number: (one.corpus, before_region[one.number] - before_region[one.first]) for one in regions}
+    ngrams, found, longest = runs_of(index, totals.found)
+    examples = examples_of(groups, totals.examples, firsts, np.flatnonzero(found))
+    paths = [str(source.paths[0]) for source in corpora]
+    each, bounds = list[EvalOverlap](), offsets_of(items).tolist()
+    for k, (source, a, b) in enumerate(zip(evals, bounds, bounds[1:], strict=False)):
+        hits = [
+            ItemOverlap(
+                item=item - a,
+                ngrams=int(ngrams[item]),
+                found=int(found[item]),
+                share=float(found[item] / ngrams[item]),
+                longest=int(longest[item]),
+                documents=int(totals.documents[item]),
+                examples=[HitPlace(paths[one.corpus], one.sequence, one.position) for one in examples[item]],
+            )
+            for item in (a + np.flatnonzero(found[a:b])).tolist()
+        ]
+        sums = int(ngrams[a:b].sum()), int(found[a:b].sum())
+        each.append(
+            EvalOverlap(
+                path=str(source.paths[0]),
+                items=b - a,
+                short=int((ngrams[a:b] == 0).sum()),
+                ngrams=sums[0],
+                found=sums[1],
+                share=sums[1] / max(sums[0], 1),
+                longest=max((hit.longest for hit in hits), default=0),
+                documents=int(totals.of_evals[k]),
+                max_share=max((hit.share for hit in hits), default=0.0),
+                hits=hits,
+            )
+        )
     if request.listed is not None:
         from tokfmt.commands.overlap.examples import Shown, list_examples
 
-        list_examples(request.listed, report, Shown(readers, evals, how, index))
-    return report
+        list_examples(request.listed, each, examples, Shown(paths, readers, evals, how, index))
+    searched = zip(corpora, totals.of_corpora.tolist(), strict=True)
+    return OverlapReport(
+        ngram=request.rules.ngram,
+        by=request.rules.by,
+        tokenizer=how.tokenizer.name if how.tokenizer is not None else None,
+        hit_items=len(examples),
+        hit_documents=int(totals.of_corpora.sum()),
+        max_share=max((one.max_share for one in each), default=0.0),
+        max_longest=max((one.longest for one in each), default=0),
+        evals=each,
+        corpora=[
+            CorpusOverlap(path, source.format.name, _documents(source, k, regions, totals), count)
+            for k, (path, (source, count)) in enumerate(zip(paths, searched, strict=True))
+        ],
+        notes=notes,
+    )
 
 
 def _regions(readers: Sequence[TokenReader | RecordReader]) -> Iterator[_Region]:
@@ -256,85 +304,8 @@ def _merge(request: OverlapRequest, totals: Totals, key: str) -> None:
 _NAME = re.compile(r"overlap-\d+-of-(\d+)\.npz")
 
 
-def _reported(
-    request: OverlapRequest,
-    corpora: Sequence[Source],
-    evals: Sequence[Source],
-    items: Sequence[int],
-    how: Comparison,
-    index: NgramIndex,
-    groups: Groups,
-    totals: Totals,
-    regions: Sequence[_Region],
-    notes: Sequence[str],
-) -> OverlapReport:
-    ngrams, found, longest = runs_of(index, totals.found)
-    share, hit = found / np.maximum(ngrams, 1), np.flatnonzero(found)
-    places = _places(corpora, regions, totals)
-    examples = examples_of(groups, totals.examples, hit.tolist())
-    bounds, each = offsets_of(items).tolist(), list[EvalOverlap]()
-    for k, (source, a, b) in enumerate(zip(evals, bounds, bounds[1:], strict=False)):
-        own = hit[(hit >= a) & (hit < b)].tolist()
-        hits = [
-            ItemOverlap(
-                item=item - a,
-                ngrams=int(ngrams[item]),
-                found=int(found[item]),
-                share=float(share[item]),
-                longest=int(longest[item]),
-                documents=int(totals.documents[item]),
-                examples=[places(*one) for one in examples[item]],
-            )
-            for item in own
-        ]
-        sums = int(ngrams[a:b].sum()), int(found[a:b].sum())
-        each.append(
-            EvalOverlap(
-                path=str(source.paths[0]),
-                items=b - a,
-                short=int((ngrams[a:b] == 0).sum()),
-                ngrams=sums[0],
-                found=sums[1],
-                share=sums[1] / max(sums[0], 1),
-                longest=int(longest[a:b].max(initial=0)),
-                documents=int(totals.of_evals[k]),
-                max_share=float(share[a:b].max(initial=0)),
-                hits=hits,
-            )
-        )
-    return OverlapReport(
-        ngram=request.rules.ngram,
-        by=request.rules.by,
-        tokenizer=how.tokenizer.name if how.tokenizer is not None else None,
-        hit_items=len(hit),
-        hit_documents=int(totals.of_corpora.sum()),
-        max_share=float(share.max(initial=0)),
-        max_longest=int(longest.max(initial=0)),
-        evals=each,
-        corpora=[
-            CorpusOverlap(str(source.paths[0]), source.format.name, _documents(source, k, regions, totals), count)
-            for k, (source, count) in enumerate(zip(corpora, totals.of_corpora.tolist(), strict=True))
-        ],
-        notes=notes,
-    )
-
-
 def _documents(source: Source, corpus: int, regions: Sequence[_Region], totals: Totals) -> int:
     """Return the number of documents of a dataset; of a task, those that it read."""
     if not isinstance(source.reader, RecordReader):
         return source.reader.info.sequences
     return sum(totals.counts.get(one.number, 0) for one in regions if one.corpus == corpus)
-
-
-def _places(
-    corpora: Sequence[Source], regions: Sequence[_Region], totals: Totals
-) -> Callable[[int, int, int, int], HitPlace]:
-    """Return the function that names the place of an example."""
-    before = offsets_of([totals.counts.get(region.number, 0) for region in regions]).tolist()
-    paths = [str(source.paths[0]) for source in corpora]
-
-    def place(region: int, document: int, position: int, ngram: int) -> HitPlace:
-        corpus, first = regions[region].corpus, regions[region].first
-        return HitPlace(paths[corpus], before[region] - before[first] + document, position, corpus, ngram)
-
-    return place

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tokfmt.errors import OptionError
 
@@ -23,8 +23,6 @@ class HitPlace:
     path: str
     sequence: int
     position: int
-    corpus: int = field(repr=False)  # the index of the dataset among those that were searched
-    ngram: int = field(repr=False)  # the number of the n-gram
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ groups in it; combinations are dealt to items when there are many, and at the en
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +24,18 @@ _COMBINATIONS = 1 << 16  # that are kept before they are dealt to items
 
 Examples = NDArray[np.int64]
 """int64[n, 5]: group, region, document in the region, position in the document, number of the n-gram."""
+
+
+class Example(NamedTuple):
+    """An n-gram of an item in a document."""
+
+    item: int  # of all evals
+    corpus: int
+    sequence: int
+    position: int
+    ngram: int
+
+
 Combinations = dict[bytes, int]
 """The number of documents by their groups, which are ascending int64."""
 
@@ -214,12 +226,14 @@ def runs_of(index: NgramIndex, found: NDArray[np.bool_]) -> tuple[Offsets, Offse
     return np.maximum(lengths - index.n + 1, 0), np.diff(sums[index.bounds]), longest
 
 
-def examples_of(groups: Groups, examples: Examples, wanted: Iterable[int]) -> dict[int, list[list[int]]]:
-    """Return the examples of some items, each as region, document, position and n-gram."""
-    listed = dict[int, list[list[int]]]((item, []) for item in wanted)
+def examples_of(
+    groups: Groups, examples: Examples, regions: Mapping[int, tuple[int, int]], hit: Offsets
+) -> dict[int, list[Example]]:
+    """Return the examples of the items that were hit. `regions` have the dataset and the first document of each."""
+    listed = dict[int, list[Example]]((item, []) for item in hit.tolist())
     items, rows = groups.expanded(examples[:, 0])
     chosen = np.column_stack([items, examples[rows][:, 1:]])
-    chosen = first_examples(chosen[np.isin(items, np.fromiter(listed, np.int64, len(listed)))])
-    for item, *example in chosen.tolist():
-        listed[item].append(example)
+    for item, region, document, position, ngram in first_examples(chosen).tolist():
+        corpus, first = regions[region]
+        listed[item].append(Example(item, corpus, first + document, position, ngram))
     return listed

@@ -1,0 +1,249 @@
+"""`tokfmt overlap` as a function: hits against sets of n-grams, whatever the format, the executor and the tasks."""
+
+import gzip
+import json
+
+import numpy as np
+import overlap_oracle as oracle
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from paths import CORPUS, FIXTURES, TOKENIZER
+
+import tokfmt
+from tokfmt.errors import TokenizerMismatchError, TokfmtError
+
+PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
+SOME = st.lists(st.lists(st.integers(0, 3), max_size=12), max_size=8)
+TEXTS = st.lists(st.lists(st.sampled_from(["a", "B", "é", "東", "a-b", " ", ". ", "İ", "\u0301", "𠀀", "カ", "😀"]), max_size=14).map("".join), max_size=6)  # fmt: skip
+
+
+def lines(path, texts, name="text"):
+    path.write_text("".join(json.dumps({name: text}) + "\n" for text in texts))
+    return path
+
+
+def ids(path, sequences):
+    return lines(path, sequences, "input_ids")
+
+
+def facts(report, k=0):
+    return {
+        hit.item: (hit.ngrams, hit.found, hit.longest, hit.documents, [one.sequence for one in hit.examples])
+        for hit in report.evals[k].hits
+    }
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    return tmp_path_factory.mktemp("overlap")
+
+
+@given(SOME, SOME.filter(len), st.integers(1, 4))
+@settings(max_examples=60, deadline=None)
+@example([[1, 2, 3, 1, 2, 3]], [[1, 2, 3, 1, 2, 3, 1]], 3)
+def test_tokens_are_found_as_by_sets_in_lists(home, documents, evals, n):
+    corpus, wanted = ids(home / "c.jsonl", documents), ids(home / "e.jsonl", evals)
+    report = tokfmt.overlap(corpus, wanted, ngram=n, by="tokens", jobs=1)
+    assert facts(report) == oracle.overlap(evals, documents, n)
+    assert report.hit_documents == len(oracle.hit(evals, documents, n)) == report.evals[0].documents
+    assert report.evals[0].short == sum(len(item) < n for item in evals)
+    assert report.corpora[0].documents == len(documents)
+
+
+@given(TEXTS, TEXTS.filter(len), st.integers(1, 3))
+@settings(max_examples=60, deadline=None)
+def test_words_are_found_as_by_sets_in_lists(home, documents, evals, n):
+    corpus, wanted = lines(home / "c.jsonl", documents), lines(home / "e.jsonl", evals)
+    report = tokfmt.overlap(corpus, wanted, ngram=n, jobs=1)
+    split = [oracle.words(text) for text in documents], [oracle.words(text) for text in evals]
+    assert facts(report) == oracle.overlap(split[1], split[0], n)
+
+
+def planted(rng, documents, evals, top):
+    """Sequences of lengths from 0 to some thousands, with parts of items in some of them."""
+    items = [rng.integers(0, top, rng.integers(3, 60)) for _ in range(evals)]
+    corpus = [rng.integers(0, top, int(rng.pareto(1) * 20) % 5000) for _ in range(documents)]
+    for k in range(0, documents, 7):
+        item = items[int(rng.integers(evals))]
+        at = int(rng.integers(len(corpus[k]) + 1))
+        corpus[k] = np.concatenate([corpus[k][:at], item[: int(rng.integers(3, len(item) + 1))], corpus[k][at:]])
+    return [one.tolist() for one in corpus], [one.tolist() for one in items]
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory):
+    """A corpus of 60,000 tokens in several formats, the items, and what sets of n-grams find."""
+    home = tmp_path_factory.mktemp("planted")
+    documents, items = planted(np.random.default_rng(3), 900, 40, 30)
+    corpus = ids(home / "c.jsonl", documents)
+    for name in ("c.pbin", "c.zarr", "c.parquet", "c_text_document.bin"):
+        tokfmt.convert(corpus, home / name, to_eos=999, allow_loss="empty-sequences")
+    return home, ids(home / "e.jsonl", items), oracle.overlap(items, documents, 5)
+
+
+@pytest.mark.parametrize("name", ["c.jsonl", "c.pbin", "c.zarr", "c.parquet", "c_text_document.bin"])
+def test_every_format_has_the_same_hits(corpora, name):
+    home, items, expected = corpora
+    assert expected
+    report = tokfmt.overlap(home / name, items, ngram=5, by="tokens", jobs=2)
+    assert facts(report) == expected
+
+
+def test_tasks_add_up_to_the_whole(corpora, tmp_path):
+    home, items, expected = corpora
+    how = {"ngram": 5, "by": "tokens"}
+    sources = [home / "c.pbin", home / "c.jsonl", home / "c.parquet"]
+    whole = tokfmt.overlap(sources, items, **how)
+    for k in range(3):
+        tokfmt.overlap(sources, items, **how, task=(k, 3), parts=tmp_path)
+    listed = tmp_path / "list.jsonl"
+    assert tokfmt.overlap(sources, items, **how, finish=True, parts=tmp_path, list=listed) == whole
+    assert {number: one[3] for number, one in facts(whole).items()} == {k: 3 * one[3] for k, one in expected.items()}
+    with pytest.raises(TokfmtError):  # other options than those of the tasks
+        tokfmt.overlap(sources, items, by="tokens", ngram=6, finish=True, parts=tmp_path)
+    next(tmp_path.glob("*-1-of-3.npz")).unlink()
+    with pytest.raises(TokfmtError, match="1/3"):
+        tokfmt.overlap(sources, items, **how, finish=True, parts=tmp_path)
+
+
+def test_a_document_of_many_regions_is_one(tmp_path):
+    """Documents of 0, 9 million and 30 tokens: n-grams over the borders of windows, regions and documents."""
+    rng = np.random.default_rng(1)
+    long = rng.integers(0, 60_000, 9_000_000, dtype=np.uint16)
+    last = rng.integers(0, 60_000, 30, dtype=np.uint16)
+    np.save(tmp_path / "c.npy", np.concatenate([long, [60_001], last, [60_001]]).astype(np.uint16))
+    borders = [(1 << 20) - 3, (1 << 22) - 1, 2 << 22, len(long) - 8]
+    items = [long[a : a + 20].tolist() for a in borders] + [last.tolist(), [*long[-10:].tolist(), *last[:10].tolist()]]
+    evals = ids(tmp_path / "e.jsonl", items)
+    for jobs in (1, 2):
+        report = tokfmt.overlap(tmp_path / "c.npy", evals, by="tokens", ngram=8, eos=60_001, jobs=jobs)
+        documents = [long.tolist()[k : k + 40] for k in (a - 10 for a in borders[:3])]
+        documents += [long[-40:].tolist(), last.tolist()]
+        found = {k: one[:3] for k, one in oracle.overlap(items, documents, 8).items()}
+        assert {k: one[:3] for k, one in facts(report).items()} == found
+        assert [one[4] for one in facts(report).values()] == [[0], [0], [0], [0], [1], [0, 1]]
+        assert report.hit_documents == 2
+
+
+def test_a_text_of_many_pieces_has_the_words_of_one(tmp_path):
+    """A document of 2 MB with a word of 300,000 letters, and items over all borders of its pieces."""
+    spelled = [f"w{k % 997}x{k}" for k in range(160_000)]
+    spelled[70_000] = "y" * 300_000
+    text = " ".join(spelled)
+    evals = [" ".join(spelled[a : a + 14]) for a in range(0, 160_000 - 14, 1_777)]
+    report = tokfmt.overlap(lines(tmp_path / "c.jsonl", [text]), lines(tmp_path / "e.jsonl", evals), jobs=1)
+    assert [(hit.share, hit.longest, hit.examples[0].position) for hit in report.evals[0].hits] == [
+        (1.0, 14, a + (a > 70_000))
+        for a in range(0, 160_000 - 14, 1_777)  # The long word is two.
+    ]
+
+
+def test_an_instruction_that_all_items_have_counts_in_each(tmp_path):
+    """10,000 items with one instruction, in 3,000 documents: counts are exact, examples are the first three."""
+    begin = "choose the right answer to the question below and say why "
+    evals = lines(tmp_path / "e.jsonl", [f"{begin} q{k} is it q{k} or q{k}" for k in range(10_000)])
+    texts = [f"{k} {begin}" + (f"q{k} is it q{k} or q{k}" if k % 1000 == 7 else "") for k in range(3_000)]
+    report = tokfmt.overlap(lines(tmp_path / "c.jsonl", texts), evals, ngram=8, jobs=1)
+    hits = report.evals[0].hits
+    assert len(hits) == 10_000 and {hit.documents for hit in hits} == {3_000} and report.hit_documents == 3_000
+    assert {tuple(one.sequence for one in hit.examples) for hit in hits} == {(0, 1, 2)}
+    assert [hit.item for hit in hits if hit.share == 1] == [7, 1007, 2007]
+
+
+def test_fields_files_and_sets(tmp_path):
+    evals = tmp_path / "e.jsonl"
+    evals.write_text("".join(json.dumps({"q": f"is {k} odd", "a": {"b": f"yes {k} is"}}) + "\n" for k in range(5)))
+    texts = ["Is 3 odd? Yes, 3 is.", "is 4 ODD\nyes", "odd yes 4"]
+    with gzip.open(tmp_path / "c.jsonl.gz", "wt") as file:
+        file.writelines(json.dumps({"text": text}) + "\n" for text in texts)
+    report = tokfmt.overlap(
+        tmp_path / "c.jsonl.gz", [evals], ngram=4, field="q,a.b", list=tmp_path / "l.jsonl", expect="max_share=50%"
+    )
+    assert facts(report) == {3: (3, 3, 6, 1, [0]), 4: (3, 1, 4, 1, [1])}
+    listed = [json.loads(line) for line in (tmp_path / "l.jsonl").read_text().splitlines()]
+    parts = [
+        [one[side][key] for key in ("before", "match", "after")] for one in listed for side in ("item", "document")
+    ]
+    assert parts == [
+        ["", "is 3 odd\nyes 3 is", ""], ["", "Is 3 odd? Yes, 3 is", "."],
+        ["", "is 4 odd\nyes", " 4 is"], ["", "is 4 ODD\nyes", ""],
+    ]  # fmt: skip
+    assert [(one["item"]["number"], one["document"]["number"]) for one in listed] == [(3, 0), (4, 1)]
+    assert len(report.unmet) == 1
+    both = [evals, lines(tmp_path / "two.jsonl", ["yes, 3 is odd?"])]
+    report = tokfmt.overlap(tmp_path / "c.jsonl.gz", both, ngram=2, field=["a.b", "text"], expect="max_share=1")
+    assert [(one.items, one.found, one.documents) for one in report.evals] == [(5, 3, 2), (1, 2, 1)]
+    assert not report.unmet
+
+
+def test_words_of_token_ids_and_tokens_of_text(tmp_path):
+    text = json.loads(CORPUS.read_text().splitlines()[3])["text"]
+    evals = lines(tmp_path / "e.jsonl", [text[10:300], "nobody wrote this " * 9])
+    pack = tmp_path / "c.pbin"
+    tokfmt.convert(CORPUS, pack, tokenizer=str(TOKENIZER))
+    of_words = [tokfmt.overlap(path, evals, tokenizer=str(TOKENIZER)) for path in (CORPUS, pack)]
+    assert facts(of_words[0]) == facts(of_words[1])
+    assert facts(of_words[0])[0][4][0] == 3 and list(facts(of_words[0])) == [0]
+    of_tokens = [
+        tokfmt.overlap(path, evals, by="tokens", tokenizer=str(TOKENIZER), list=tmp_path / "l.jsonl")
+        for path in (CORPUS, pack)
+    ]
+    assert facts(of_tokens[0]) == facts(of_tokens[1]) and facts(of_tokens[0])[0][4][0] == 3
+    line, *_ = map(json.loads, (tmp_path / "l.jsonl").read_text().splitlines())
+    assert line["item"]["match"] == line["document"]["match"] and line["item"]["match"] in text
+    assert tokfmt.overlap(pack, evals).tokenizer is None  # by the manifest of the pack
+    assert tokfmt.overlap(pack, pack, by="tokens", ngram=3).max_share == 1
+
+
+def test_chats_are_what_their_messages_say(tmp_path):
+    chat = [{"role": "user", "content": "one two\nthree"}, {"role": "assistant", "content": "four five"}]
+    corpus = lines(tmp_path / "c.jsonl", [chat], "messages")
+    evals = lines(tmp_path / "e.jsonl", ["two three four five"])
+    assert facts(tokfmt.overlap(corpus, evals, ngram=4)) == {0: (1, 1, 4, 1, [0])}
+
+
+@pytest.mark.parametrize(
+    ("how", "names"),
+    [
+        ({"evals": []}, ["no path"]),
+        ({"field": "answer"}, ["answer", "--field NAME"]),
+        ({"field": ["a", "b"]}, ["2 for 1 eval"]),
+        ({"ngram": 0}, ["ngram"]),
+        ({"by": "bytes"}, ["words", "tokens"]),
+        ({"by": "tokens"}, ["--tokenizer", "--by words"]),
+        ({"paths": PACK, "evals": CORPUS}, ["--tokenizer", "--by tokens"]),
+        ({"expect": "share=1"}, ["max_share"]),
+        ({"task": (0, 2)}, ["--parts"]),
+        ({"evals": "empty.jsonl"}, ["--with"]),
+    ],
+)
+def test_errors_name_the_option(tmp_path, monkeypatch, how, names):
+    monkeypatch.chdir(tmp_path)
+    lines(tmp_path / "c.jsonl", ["one"])
+    (tmp_path / "empty.jsonl").write_bytes(b"")
+    given = {"paths": "c.jsonl", "evals": "c.jsonl", **how}
+    with pytest.raises(TokfmtError) as caught:
+        tokfmt.overlap(given.pop("paths"), given.pop("evals"), **given)
+    assert all(name in str(caught.value) for name in names)
+
+
+def test_another_tokenizer_is_refused(tmp_path):
+    other = json.loads((TOKENIZER / "tokenizer.json").read_text())
+    other["model"]["merges"] = other["model"]["merges"][:-1]
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "tokenizer.json").write_text(json.dumps(other))
+    pack, another = tmp_path / "c.pbin", tmp_path / "o.pbin"
+    tokfmt.convert(CORPUS, pack, tokenizer=str(TOKENIZER))
+    tokfmt.convert(CORPUS, another, tokenizer=str(tmp_path / "other"), eos=0)
+    with pytest.raises(TokenizerMismatchError):
+        tokfmt.overlap(pack, another, by="tokens")
+    with pytest.raises(TokenizerMismatchError):
+        tokfmt.overlap(pack, CORPUS, by="tokens", tokenizer=str(tmp_path / "other"))
+
+
+def test_rows_of_the_list_replace_only_a_list(tmp_path):
+    corpus = lines(tmp_path / "c.jsonl", ["one two"])
+    with pytest.raises(TokfmtError):
+        tokfmt.overlap(corpus, corpus, ngram=2, list=corpus)
+    assert corpus.read_text().startswith('{"text"')
