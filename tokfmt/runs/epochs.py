@@ -108,11 +108,17 @@ class EpochOrder(Order):
         return stated(facts, "batch_size", facts.given.batch_size, there)
 
     def start(
-        self, first_epoch: int, per: int, rest: Callable[[int, int], int] | None = None, *, from_start: bool = False
+        self,
+        first_epoch: int,
+        per: int,
+        rest: Callable[[int, int], int] | None = None,
+        *,
+        whole: int = 1,
+        from_start: bool = False,
     ) -> None:
         """State where the stretch begins, in epochs of `per` entries; it ends with its first epoch if nothing says how
-        long it was. `rest` counts the entries of an epoch after some, if it is not their difference. `from_start`,
-        the samples of earlier epochs are counted unless `consumed` says how many there were.
+        long it was. `rest` counts the entries of an epoch after some, if it is not their difference. A multiple of
+        `whole` entries is left out. `from_start`, the samples before it are counted unless `consumed` states them.
         """
         given = self.given
         if per <= 0:
@@ -123,6 +129,7 @@ class EpochOrder(Order):
         epoch = first_epoch + passed
         if given.epoch is not None or given.sample_in_epoch is not None:
             epoch, self.skipped = max(given.epoch or 0, first_epoch), given.sample_in_epoch or 0
+        self.skipped -= self.skipped % whole
         head = per - self.skipped if rest is None else rest(epoch, self.skipped)
         if head <= 0:
             raise OptionError(f"an epoch has {per:,} samples, fewer than sample_in_epoch", name="sample_in_epoch")

@@ -13,7 +13,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 from tokfmt.base.options import fit, given_options, hints_of, nearest, option
 from tokfmt.core.reader import INT32_MAX
@@ -27,7 +27,11 @@ Framework = Literal[
     "megatron-core", "megatron-lm", "gpt-neox", "nanoset", "mosaic-streaming", "litdata", "olmo-core", "olmo"
 ]
 _MANY = 1 << 40
+_DEPTH = 8  # levels of sources
 _LARGEST = 1e15  # sum of weights
+
+
+_Table = TypeVar("_Table", "ReadOptions", "SourceTable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +98,35 @@ class ReadOptions:
     paths: tuple[str, ...] = option((), "olmo: the token files in order, as its configuration has them, with commas")
     dtype: Literal["uint8", "uint16", "uint32", "uint64"] | None = option(None, "olmo: type of the token IDs")
     eos_token_id: int | None = option(None, "olmo: ID that ends documents", minimum=0, maximum=_MANY)
+    dataset: Literal["fsl", "packed_fsl", "padded_fsl", "vsl"] | None = option(
+        None, "olmo-core: kind of the dataset; auto: by the order files"
+    )
+    max_target_sequence_length: int | None = option(
+        None, "olmo-core: auto: by the order files", minimum=1, maximum=1 << 24
+    )
+    shuffle_strategy: Literal["inter_source", "intra_source", "interleaved_source"] | None = option(
+        None, "olmo-core: how several sources are shuffled; auto: by the order files"
+    )
+    requested_tokens: int | None = option(None, "olmo-core: of a source mixture", minimum=1, maximum=1 << 60)
     pad_id: int | None = option(None, "ID that fills short samples", minimum=0, maximum=INT32_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTable:
+    """A table `[[run.source]]`: token files, or a mix of the tables `[[run.source.source]]` below it."""
+
+    name: str | None = option(None, "name of the source; auto: that of its first file")
+    paths: tuple[str, ...] = option((), "the token files of the source, in order")
+    ratio: float | None = option(None, "share of the source in its mix", minimum=0, maximum=1)
+    max_repetition_factor: float | None = option(None, "how often a mix may repeat it", minimum=1, maximum=1 << 20)
+    seed: int | None = option(None, "of a mix", minimum=0, maximum=INT32_MAX)
+
+
+class SourceTree(NamedTuple):
+    """A source of a run, and those that it mixes."""
+
+    table: SourceTable
+    inner: tuple[SourceTree, ...]
 
 
 Roots = Mapping[str, str]
@@ -120,6 +152,7 @@ class RunFacts:
     home: Place  # that paths are relative to
     given: ReadOptions
     roots: Roots | None  # None: nothing says where the paths that order files name are
+    tree: tuple[SourceTree, ...] = ()
 
     @property
     def cache(self) -> Place:
@@ -186,31 +219,48 @@ def facts_of(path: Place, options: ReadOptions) -> RunFacts:
     if unknown := [*table] or (not isinstance(stated, Mapping) and ["run"]):
         raise FormatError(path, f"has {printable(str(unknown[0]))}, which no run has", remedy="Write keys below [run]")
     roots = _roots(path, stated.get("root"))
-    values = {key: value for key, value in stated.items() if key != "root"}
+    tree = _tree(stated.get("source", []), path) if "source" in stated else ()
+    values = {key: value for key, value in stated.items() if key not in ("root", "source")}
     values.update({f.name: now for f in fields(options) if (now := getattr(options, f.name)) != f.default})
     if options.root is not None:
         roots = {"": options.root}
-    return RunFacts(path, path.parent, _split_lists(_parsed(values, path)), roots)
+    return RunFacts(path, path.parent, _split_lists(_parsed(ReadOptions, values, path, "[run]")), roots, tree)
 
 
 def _absolute(path: str) -> str:
     return place_of(path).normalized().text
 
 
-def _parsed(values: Mapping[str, object], path: Place) -> ReadOptions:
-    known, hints = {f.name: f for f in fields(ReadOptions)}, hints_of(ReadOptions)
+def _tree(entries: object, path: Place, depth: int = 0) -> tuple[SourceTree, ...]:
+    if not isinstance(entries, list) or not entries or not all(isinstance(one, Mapping) for one in entries):
+        raise FormatError(path, "[run]: source is not a table", remedy="Begin each source with [[run.source]]")
+    if depth > _DEPTH:
+        raise FormatError(path, f"has mixes of mixes in more than {_DEPTH} levels")
+    found = list[SourceTree]()
+    for entry in entries:
+        values = {key: value for key, value in entry.items() if key != "source"}
+        inner = _tree(entry["source"], path, depth + 1) if "source" in entry else ()
+        table = _parsed(SourceTable, values, path, "[[run.source]]")
+        if bool(inner) == bool(table.paths):
+            raise FormatError(path, "[[run.source]] has either paths, or [[run.source.source]] tables below it")
+        found.append(SourceTree(table, inner))
+    return tuple(found)
+
+
+def _parsed(kind: type[_Table], values: Mapping[str, object], path: Place, where: str) -> _Table:
+    known, hints = {f.name: f for f in fields(kind)}, hints_of(cast("Any", kind))
     fitting = dict[str, Any]()
     for key, value in given_options(values).items():
         if key not in known:
             near = nearest(key, known)
-            what = f"has the key {printable(key)} below [run], which no run has"
+            what = f"has the key {printable(key)} below {where}, which no run has"
             raise FormatError(path, what, remedy=f"Write {near}" if near else "tokfmt formats run lists them")
         listed = [str(one) for one in value] if isinstance(value, list) else value
         try:
             fitting[key] = fit(key, listed, hints[key], known[key].metadata)
         except OptionError as error:
-            raise FormatError(path, f"[run]: {error}") from error
-    return ReadOptions(**fitting)
+            raise FormatError(path, f"{where}: {error}") from error
+    return kind(**fitting)
 
 
 def _split_lists(options: ReadOptions) -> ReadOptions:

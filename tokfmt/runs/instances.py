@@ -1,12 +1,17 @@
-"""Instances of fixed width: slices of files, as OLMo and Nanoset cut them."""
+"""Instances of runs: slices of files, as OLMo and Nanoset cut them, and documents that order files list."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tokfmt.runs.arrays import Numbers
+from tokfmt.core.findings import Finding
+from tokfmt.errors import CorruptError
+from tokfmt.model.dataset import Dataset
+from tokfmt.runs.arrays import WINDOW, Numbers, Stored, places_of, repeated, searched
 from tokfmt.runs.order import Pieces
 
 
@@ -39,3 +44,111 @@ class Slices:
             low, high = max(0, (start - begin) // self.width), min(count, -((begin - stop) // self.width))
             found.append(first + np.arange(low, max(low, high)))
         return np.concatenate(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The instances of some files that follow each other, by order files."""
+
+    sources: Numbers  # of the files
+    ends: Numbers  # int64[files + 1], tokens before each file
+    documents: Stored  # [n, 2]: where documents, or parts of them, begin and end in all these files
+    numbers: Stored | None = None  # the documents of instances in turn; None: instance k is document k
+    places: Stored | None = None  # [m, 2]: the `numbers` of each instance
+
+    @property
+    def count(self) -> int:
+        """The number of instances."""
+        return len(self.documents if self.places is None else self.places)
+
+
+class Documents:
+    """Instances of documents, or of parts of them, that together have at most `width` tokens."""
+
+    def __init__(self, groups: Sequence[Listed], width: int) -> None:
+        self.groups, self.width = groups, width
+        counts = np.array([group.count for group in groups], np.int64)
+        self.firsts, self.count = np.cumsum(counts) - counts, int(counts.sum())
+
+    def pieces(self, numbers: Numbers, rows: Numbers) -> Pieces:
+        """Return the pieces of instances. `rows` are the indexes of their samples."""
+        of = np.searchsorted(self.firsts, numbers, side="right") - 1
+        parts = [
+            self._of_group(self.groups[k], numbers[of == k] - self.firsts[k], rows[of == k]) for k in np.unique(of)
+        ]
+        return Pieces.joined(parts)
+
+    def _of_group(self, group: Listed, inner: Numbers, rows: Numbers) -> Pieces:
+        documents, row = inner, np.arange(len(inner))
+        if group.places is not None and group.numbers is not None:
+            low, high = group.places.take(inner).T
+            counts = high - low
+            _check(group.places, (counts < 0) | (counts > self.width) | (high > len(group.numbers)), inner)
+            row = np.repeat(row, counts)
+            inside = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+            documents = group.numbers.take(low[row] + inside)
+        pieces = self.of_documents(group, documents)
+        over = np.bincount(row, pieces.length, len(inner)) > self.width
+        _check(group.documents if group.places is None else group.places, over, inner)
+        return pieces._replace(row=rows[row])
+
+    def of_documents(self, group: Listed, documents: Numbers) -> Pieces:
+        """Return the pieces of documents of a group."""
+        start, stop = group.documents.take(documents).T
+        file = np.minimum(np.searchsorted(group.ends, start, side="right"), len(group.sources)) - 1
+        _check(group.documents, (stop < start) | (stop > group.ends[file + 1]), documents)
+        return Pieces(documents, group.sources[file], start - group.ends[file], stop - start)
+
+    def holding(self, source: int, start: int, stop: int) -> Numbers:
+        """Return the instances with some of the tokens `start <= p < stop` of a source."""
+        found = [np.empty(0, np.int64)]
+        for first, group in zip(self.firsts.tolist(), self.groups, strict=True):
+            for file in np.flatnonzero(group.sources == source).tolist():
+                low, high = start + group.ends[file], min(stop + group.ends[file], group.ends[file + 1])
+                inner = [np.empty(0, np.int64)]
+                for a, rows in searched(group.documents):
+                    inner.append(a + np.flatnonzero((rows[:, 0] < high) & (rows[:, 1] > low)))
+                if group.places is not None and group.numbers is not None:
+                    listed = places_of(group.numbers, np.concatenate(inner))
+                    inner = [np.empty(0, np.int64)]
+                    for a, rows in searched(group.places):  # which rise, as a check finds out
+                        at = np.searchsorted(rows[:, 0], listed, side="right") - 1
+                        inner.append(a + at[(at >= 0) & (listed < rows[at, 1])])
+                found += [first + some for some in inner]
+        return np.unique(np.concatenate(found))
+
+
+def _check(file: Stored, wrong: NDArray[np.bool_], numbers: Numbers) -> None:
+    """Raise the error of an entry of an order file that is wrong."""
+    if wrong.any():
+        raise CorruptError(
+            file.file.path,
+            f"entry {int(numbers[np.argmax(wrong)]):,} leads beyond the tokens, or beyond the length of a sample",
+            remedy="Copy it again, or the token files that the run read",
+        )
+
+
+def stale_documents(data: Documents, datasets: Sequence[Dataset], eos_id: int | None) -> Iterator[Finding]:
+    """Compare the documents of instances with the tokens: each ends with the separator, or is as long as a sample."""
+    for group in data.groups:
+        where, documents = str(group.documents.file.path), np.arange(len(group.documents))
+        if group.numbers is not None and group.places is not None:
+            rows = group.places.read(0, len(group.places))
+            if repeated(group.numbers) is not None or (np.diff(rows.reshape(-1)) < 0).any():
+                where = str(group.places.file.path)
+                yield Finding("TF813", "error", where, "the instances do not have each of the documents once")
+        for some in np.array_split(documents, len(documents) // WINDOW + 1) if eos_id is not None else ():
+            pieces = data.of_documents(group, some)
+            for source in np.unique(pieces.source).tolist():
+                mine = pieces.source == source
+                ends = (pieces.start + pieces.length)[mine & (pieces.length > 0)] - 1
+                cut = pieces.length[mine & (pieces.length > 0)] == data.width
+                if (cut | (datasets[source].axis.gather(ends, np.ones_like(ends)) == eos_id)).all():
+                    continue
+                yield Finding(
+                    "TF814",
+                    "error",
+                    where,
+                    "the order is stale: documents that it lists do not end with the separator. The tokens were "
+                    "replaced by as many others after it was made",
+                )

@@ -17,7 +17,7 @@ import posixpath
 import re
 import zlib
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
@@ -47,7 +47,9 @@ _LINE = 1 << 20  # bytes of a line of it
 
 def sources(facts: RunFacts) -> list[RunSource]:
     """Return the token files of the run."""
-    return token_files(facts, stated(facts, "paths", facts.given.paths, f"{_CONFIG} (data.paths)"), _CONFIG)
+    return token_files(
+        facts, named_alone(stated(facts, "paths", facts.given.paths, f"{_CONFIG} (data.paths)")), _CONFIG
+    )
 
 
 def order(facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> Order:
@@ -55,17 +57,22 @@ def order(facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset
     return OlmoOrder(facts, read, datasets)
 
 
-def token_files(facts: RunFacts, paths: Sequence[str], there: str) -> list[RunSource]:
-    """Return raw token files as sources, each once; `there` is the configuration that has their type."""
-    dtype = stated(facts, "dtype", facts.given.dtype, f"{there} (the type of the token files, for example uint16)")
+def named_alone(paths: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return each path, once, as a source of its own, with a short name if that is unique."""
     paths = list(dict.fromkeys(paths))
     names = [posixpath.basename(path).removesuffix(".npy") for path in paths]
     if len(set(names)) < len(names):
         names = [path.removesuffix(".npy") for path in paths]
+    return {name: (path,) for name, path in zip(names, paths, strict=True)}
+
+
+def token_files(facts: RunFacts, named: Mapping[str, Sequence[str]], there: str) -> list[RunSource]:
+    """Return raw token files as sources; `there` is the configuration that has their type."""
+    dtype = stated(facts, "dtype", facts.given.dtype, f"{there} (the type of the token files, for example uint16)")
     how = {"width": np.dtype(dtype).itemsize}
     return [
-        RunSource(name, (facts.named(path),), "olmo", how, eos_id=facts.given.eos_token_id)
-        for name, path in zip(names, paths, strict=True)
+        RunSource(name, tuple(map(facts.named, paths)), "olmo", how, eos_id=facts.given.eos_token_id)
+        for name, paths in named.items()
     ]
 
 
@@ -83,6 +90,16 @@ def tokens_of(source: RunSource, dataset: Dataset) -> Numbers:
     return counts
 
 
+def slices_of(
+    facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset], width: int, chunk: int = 1
+) -> Slices:
+    """Return the instances of the files of a run, each of which has whole chunks of them."""
+    position = {source.paths[0]: k for k, source in enumerate(read)}
+    tokens = [tokens_of(source, dataset) for source, dataset in zip(read, datasets, strict=True)]
+    files = [position[facts.named(path)] for path in facts.given.paths]
+    return Slices([(k, np.zeros(1, np.int64), tokens[k] // (width * chunk) * chunk) for k in files], width)
+
+
 class OlmoOrder(EpochOrder):
     """The order of a training run."""
 
@@ -93,10 +110,7 @@ class OlmoOrder(EpochOrder):
         super().__init__(facts, read, datasets)
         given = facts.given
         self.seq_len = stated(facts, "sequence_length", given.sequence_length, f"{_CONFIG} (model.max_sequence_length)")
-        position = {source.paths[0]: k for k, source in enumerate(read)}
-        files = [position[facts.named(path)] for path in given.paths]
-        tokens = [tokens_of(source, dataset) for source, dataset in zip(read, datasets, strict=True)]
-        self.slices = Slices([(k, np.zeros(1, np.int64), tokens[k] // self.seq_len) for k in files], self.seq_len)
+        self.slices = slices_of(facts, read, datasets, self.seq_len)
         if not self.slices.count:
             raise OptionError(
                 f"{printable(facts.where)}: no file has {self.seq_len:,} tokens. State sequence_length of the run",

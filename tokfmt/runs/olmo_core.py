@@ -1,0 +1,261 @@
+"""Runs of OLMo-core: raw token files, and the order files of its `work_dir`.
+
+    global_indices_chunkC_dataset_sizeN_epochE_seedS_v1.npy     uint32 without a header: the instances of an epoch
+    global_indices_epochE_max_seq_lenM_seedS_seq_lenL_shuffleSTRATEGY_sizeN_v1.npy      the same of composable sources
+    SamplingInstanceSource/HASH-HASH-indices.npy                uint32: which instances of a source a mix draws
+    dataset-HASH/vsl-CURRICULUM/...                             the batches of a VSL dataset; see `olmo_core_vsl`
+
+    instance    sequence_length tokens of one file; or documents that are packed or padded; see `olmo_core_data`
+    epoch       from 1: PCG64(seed + epoch) shuffles chunks of instances; what no batch has is left out
+    step        the next ones of the epoch; rank r takes every world_size-th from the r-th on
+
+The order files do not state paths, type, batch and ranks. The state in a checkpoint has seed, epoch, tokens_processed.
+Source: ai2-olmo-core 3.0.0 ran. Interleaved documents, and composable sources but concat-and-chunk, mixing and the
+sampling below it, were only read, and are not built.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tokfmt.core.findings import Finding, Problem
+from tokfmt.errors import CorruptError, FormatError, OptionError
+from tokfmt.files.file import matching, names_in
+from tokfmt.model.dataset import Dataset
+from tokfmt.runs.arrays import Held, Integers, Numbers, Stored, are_equal, repeated, stored_raw
+from tokfmt.runs.epochs import MOST, Entries, EpochOrder, shuffled, stated
+from tokfmt.runs.facts import RunFacts
+from tokfmt.runs.instances import Documents, Slices, stale_documents
+from tokfmt.runs.olmo import slices_of
+from tokfmt.runs.olmo_core_data import CONFIG, Files, Mixed, kind_of, length_of, mixture, sources
+from tokfmt.runs.olmo_core_vsl import VslOrder
+from tokfmt.runs.order import Order, Pieces, RunSource
+from tokfmt.wording import printable
+
+__all__ = ["order", "sources"]
+
+_NAME = re.compile(
+    r"(?P<words>global_indices(?:_chunk(?P<chunk>\d{1,9}))?(?:_dataset_size(?P<size>\d{1,18}))?)(?:_epoch(?P<epoch>\d{1,9}))?"
+    r"(?P<more>(?:_max_seq_len(?P<most>\d{1,9}))?(?:_seed(?P<seed>\d{1,18}))?(?:_seq_len(?P<length>\d{1,9}))?"
+    r"(?:_shuffle(?P<strategy>[a-z_]+?))?(?:_size(?P<sizes>\d{1,18}))?)_v1\.npy"
+)
+
+
+class _Shuffle(NamedTuple):
+    """What the names of order files state, and the name of each epoch; epoch 0 is of a run without shuffle."""
+
+    chunk: int
+    size: int  # entries of an epoch
+    seed: int | None
+    strategy: str | None
+    length: int | None
+    is_composable: bool
+    names: dict[int, str]
+
+
+def order(facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> Order:
+    """Return the order that the files hold, or that is built again."""
+    return (VslOrder if kind_of(facts) == "vsl" else OlmoCoreOrder)(facts, read, datasets)
+
+
+def _shuffles(facts: RunFacts, kind: str) -> list[_Shuffle]:
+    """Return what the order files are of, those that fit what is stated."""
+    found, given = dict[str, _Shuffle](), facts.given
+    names = names_in(facts.cache) if facts.cache.is_dir() else []
+    for match in filter(None, map(_NAME.fullmatch, sorted(names))):
+        read = {
+            key: int(match[key]) for key in ("chunk", "size", "epoch", "most", "seed", "length", "sizes") if match[key]
+        }
+        length, is_composable = read.get("length"), "sizes" in read
+        chunk = read.get("chunk", read.get("most", 1) // (length or 1) if is_composable else 1)
+        size = read.get("sizes", read.get("size", 0))
+        one = _Shuffle(chunk, size, read.get("seed"), match["strategy"], length, is_composable, {})
+        found.setdefault(match["words"] + match["more"], one).names[read.get("epoch", 0)] = match.string
+    return [
+        one
+        for one in found.values()
+        if one.is_composable == (kind == "composable")
+        and given.seed in (None, one.seed)
+        and given.shuffle_strategy in (None, one.strategy)
+        and (given.order is None or any(name.startswith(given.order) for name in one.names.values()))
+    ]
+
+
+class OlmoCoreOrder(EpochOrder):
+    """The order of datasets whose samples have one length."""
+
+    framework = "olmo-core"
+    is_contiguous = False
+
+    def __init__(self, facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> None:
+        super().__init__(facts, read, datasets)
+        self.where, self.kind, self._stored = facts, kind_of(facts), dict[int, Stored]()
+        found = _shuffles(facts, self.kind)
+        self.seq_len = length_of(facts, {one.length for one in found if one.length is not None})
+        self.batch = self.together(facts, f"{CONFIG}: global_batch_size / sequence_length")
+        self.data, self.shuffle = self._fitting(found)
+        self.start(1, self.shuffle.size // self.batch * self.batch, whole=self.batch, from_start=True)
+        self.from_files = self._file(self.epoch_of_start) is not None
+        self.facts = {"dataset": self.kind, "instances": self.data.count}
+        missing = next((epoch for epoch, _ in self._begins() if self._file(epoch) is None), None)
+        if self.from_files and missing is not None:
+            self.notes = (f"no file has the order from epoch {missing:,} on: it is built again",)
+
+    def _fitting(self, found: Sequence[_Shuffle]) -> tuple[Slices | Documents | Mixed, _Shuffle]:
+        """Return the instances, and the order files that are of so many."""
+        facts, given, length = self.where, self.given, self.seq_len
+        chunks = {one.chunk for one in found if self.kind == "fsl"} or {1}
+        if given.max_target_sequence_length is not None:
+            chunks = {given.max_target_sequence_length // length or 1}
+        data = {chunk: self._data(chunk) for chunk in chunks}
+        counts = {chunk: one.count for chunk, one in data.items()}
+        if not found:
+            (chunk,) = chunks
+            strategy = given.shuffle_strategy
+            if self.kind == "composable" and given.shuffle is not False:
+                stated(facts, "shuffle_strategy", strategy, f"{CONFIG} (data_loader)")
+            return data[chunk], self._sized(
+                _Shuffle(chunk, counts[chunk], given.seed, strategy, length, self.kind == "composable", {}), data[chunk]
+            )
+        keyed = [(one.chunk if self.kind == "fsl" else next(iter(chunks)), one) for one in found]
+        fitting = [
+            (data[chunk], one)
+            for chunk, one in keyed
+            if chunk in data and one == self._sized(one, data[chunk]) and one.length in (None, length)
+        ]
+        if not fitting:
+            raise FormatError(
+                facts.cache,
+                "has order files of another number of instances than the token files",
+                expected=" or ".join(f"{count:,}" for count in counts.values()),
+                found=" and ".join(f"{one.size:,}" for one in found),
+                remedy="State paths, sequence_length and the sources as the configuration of the run has them",
+            )
+        if len(fitting) > 1:
+            listed = ", ".join(next(iter(one.names.values())) for _, one in fitting[:4])
+            raise OptionError(
+                f"{printable(facts.cache)}: has the orders of several runs: {listed}. --from-opt seed=N or order=NAME "
+                "chooses one",
+                name="order",
+            )
+        return fitting[0]
+
+    def _data(self, chunk: int) -> Slices | Documents | Mixed:
+        facts, read, datasets, length = self.where, self.sources, self.datasets, self.seq_len
+        if self.kind == "composable":
+            return Mixed(facts, datasets, length)
+        if self.kind == "mixture":
+            return mixture(facts, datasets, length, self.batch)
+        if self.kind == "fsl":
+            return slices_of(facts, read, datasets, length, chunk)
+        files = Files(facts, read, datasets, self.keep)
+        return files.packed(length) if self.kind == "packed_fsl" else files.padded(length)
+
+    def _sized(self, shuffle: _Shuffle, data: Slices | Documents | Mixed) -> _Shuffle:
+        size = data.count
+        if isinstance(data, Mixed) and shuffle.strategy == "interleaved_source":
+            size = min(data.sizes) * len(data.sizes)
+        return shuffle._replace(size=size)
+
+    # Entries
+
+    def entries(self, epoch: int) -> Integers:
+        is_first, size = epoch == self.epoch_of_start, self.shuffle.size
+        skipped, count = (self.skipped, self.head) if is_first else (0, self.per)
+        if (file := self._file(epoch)) is not None:
+            return Entries(file, skipped, size, count)
+        return Entries(self._built(epoch), skipped, size, count, self._chunk)
+
+    @property
+    def _chunk(self) -> int:
+        return 1 if self.shuffle.is_composable else self.shuffle.chunk
+
+    def _file(self, epoch: int) -> Stored | None:
+        """Return the order file of an epoch, if there is one."""
+        name = self.shuffle.names.get(epoch, self.shuffle.names.get(0))
+        if name is not None and epoch not in self._stored:
+            file = self._stored[epoch] = self.keep(stored_raw(self.where.cache / name, "<u4"))
+            file.most = self.data.count - 1
+            if len(file) != self.shuffle.size:
+                raise CorruptError(
+                    file.file.path,
+                    "has another number of entries than its name states",
+                    expected=f"{self.shuffle.size:,}",
+                    found=f"{len(file):,}",
+                    remedy="Copy it again",
+                )
+        return self._stored.get(epoch)
+
+    def _built(self, epoch: int) -> Held:
+        """Return the order of an epoch by the rule of the framework."""
+        shuffle, data = self.shuffle, self.data
+        if self.given.shuffle is False or 0 in shuffle.names:
+            return Held(np.arange(shuffle.size // self._chunk, dtype=np.uint32))
+        seed = epoch + stated(self.where, "seed", shuffle.seed, f"{CONFIG} (data_loader.seed)")
+        if not isinstance(data, Mixed) or shuffle.strategy == "inter_source":
+            return shuffled(shuffle.size // self._chunk, seed)
+        if shuffle.chunk > 1:
+            raise OptionError("the order of sources in chunks is not known without its file", name="cache")
+        sizes, built = data.sizes, np.empty(shuffle.size, np.uint32)
+        for k, first in enumerate((np.cumsum(sizes) - sizes).tolist()):
+            if shuffle.strategy == "interleaved_source":
+                built[k :: len(sizes)] = shuffled(min(sizes), seed + k).array + first
+            else:
+                built[first : first + sizes[k]] = shuffled(sizes[k], seed + k).array + first
+        return Held(built)
+
+    def instances(self, numbers: Numbers, rows: Numbers) -> Pieces:
+        return self.data.pieces(numbers, rows)
+
+    def holding(self, source: int, sequence: int, start: int, stop: int) -> Numbers:  # noqa: ARG002
+        return self.data.holding(source, start, stop)
+
+    # Checks
+
+    def look(self, *, deep: bool) -> Iterator[Finding | Problem]:
+        shuffle, data = self.shuffle, self.data
+        for epoch in shuffle.names:
+            file = self._file(epoch)
+            if file is None or not deep:
+                continue
+            if shuffle.strategy != "interleaved_source" and (wrong := repeated(file)) is not None:
+                yield Finding(
+                    "TF813",
+                    "error",
+                    str(file.file.path),
+                    f"the order is not a permutation of the instances: some of the entries {wrong[0]:,} to "
+                    f"{wrong[1]:,} repeat others, so that some instances were read twice or never",
+                )
+            elif shuffle.size <= MOST and not are_equal(
+                file, Entries(self._built(epoch), 0, shuffle.size, shuffle.size, self._chunk)
+            ):
+                yield Finding(
+                    "TF815",
+                    "error",
+                    str(file.file.path),
+                    "the order is not the one of this seed and these sources: the file may be of other sources with as "
+                    "many instances, as its name states only their sum, or other code made it. The answers follow the "
+                    "file",
+                )
+        if isinstance(data, Mixed):
+            yield from self._drawn_unlike(data)
+        if isinstance(data, Documents) and deep:
+            yield from stale_documents(data, self.datasets, self.given.eos_token_id)
+
+    def _drawn_unlike(self, data: Mixed) -> Iterator[Finding]:
+        """Compare what a mix draws with what the run drew."""
+        files = [stored_raw(path, "<u4") for path in matching(self.where.cache / "SamplingInstanceSource", "*.npy")]
+        for k, draw in enumerate(data.draws if files else ()):
+            if not any(are_equal(Held(draw), file) for file in files):
+                yield Finding(
+                    "TF815",
+                    "error",
+                    str(self.where.cache / "SamplingInstanceSource"),
+                    f"no file has the instances that source {k:,} of the mixes draws by its ratio and seed",
+                )
+        for file in files:
+            file.close()
