@@ -24,7 +24,17 @@ from typing import TYPE_CHECKING, Any
 from tokfmt.base.version import __version__
 
 if TYPE_CHECKING:
-    from tokfmt.api import check, convert, diff, info, open, overlap, show, stats  # noqa: A004 - the verb that users expect
+    from tokfmt.api import (  # noqa: A004 - the verb that users expect
+        check,
+        convert,
+        diff,
+        fleet,
+        info,
+        open,
+        overlap,
+        show,
+        stats,
+    )
     from tokfmt.dataset import Dataset
     from tokfmt.errors import TokfmtError
     from tokfmt.recipe_dataset import recipe
@@ -37,6 +47,7 @@ __all__ = [
     "check",
     "convert",
     "diff",
+    "fleet",
     "info",
     "list_formats",
     "open",
@@ -52,6 +63,7 @@ _HOMES = {
     "check": "tokfmt.api",
     "convert": "tokfmt.api",
     "diff": "tokfmt.api",
+    "fleet": "tokfmt.api",
     "info": "tokfmt.api",
     "list_formats": "tokfmt.registry",
     "open": "tokfmt.api",

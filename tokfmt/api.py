@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tokfmt.commands.check import CheckReport
     from tokfmt.commands.compare.diff import DiffReport
     from tokfmt.commands.convert.request import Conversion
+    from tokfmt.commands.fleet import Fleet
     from tokfmt.commands.info import Overview
     from tokfmt.commands.overlap import OverlapReport
     from tokfmt.commands.show.show import Preview
@@ -215,6 +216,56 @@ def info(
             path, format, eos, options, text_field, split, allow_loss, recursive, ignore_manifest, bos=bos
         )
         return run(given, tokenizer)
+
+
+def fleet(
+    paths: PathLike | Sequence[PathLike],
+    *,
+    recursive: bool = False,
+    sample: int | None = None,
+    deep: bool = False,
+    format: str | None = None,  # noqa: A002 - the word users know
+    options: Options = (),
+    tokenizer: str | None = None,
+    text_field: str | None = None,
+    eos: EosChoice = None,
+    bos: EosChoice = None,
+    allow_loss: str | Iterable[str] = (),
+    jobs: int | None = None,
+    storage_options: Mapping[str, str | bool] | None = None,
+) -> Fleet:
+    """Identify several datasets, and find those that differ from the others: in the ID that begins their sequences, ...
+
+    Args:
+        paths: One path or several. Each is a dataset.
+        recursive: A directory stands for the datasets in it and below it.
+        sample: Number of sequences of each dataset to look at (default: the first and the last 16).
+        deep: Read each dataset wholly.
+        format: The format of all (default: detected from content).
+        options: Read options of the format.
+        tokenizer: The name, directory or tokenizer.json of a tokenizer, which decodes the first token IDs.
+        text_field: The JSON field of the text.
+        eos: The separator of all, or "none" (default: given by the manifests, or inferred).
+        bos: Token ID of the lead, which is no content at the beginning of sequences, or "none" (default: given by the
+            manifests).
+        allow_loss: Words of `--allow-loss`.
+        jobs: Number of workers of `sample` and `deep` (default: one per core).
+        storage_options: Options of stores, as {"endpoint": "https://minio.example:9000"}; see docs/remote.md. They hold
+            for this process and its workers, until others are given.
+
+    Returns:
+        The facts of `tokfmt.info` of each dataset, the total, and the differences. A dataset that cannot be read is
+        among the errors.
+
+    Raises:
+        TokfmtError: If a directory has no dataset, or an option is wrong.
+    """
+    with settings("fleet", storage_options):
+        from tokfmt.commands.fleet import fleet as run
+        from tokfmt.source.request import SourceRequest
+
+        given = SourceRequest.of(paths, format, eos, options, text_field, None, allow_loss, recursive, bos=bos)
+        return run(given, tokenizer, sample=count("sample", sample), deep=deep, jobs=count("jobs", jobs))
 
 
 def convert(

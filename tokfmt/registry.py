@@ -259,7 +259,7 @@ def _name_one(probe: Probe) -> str:
     if len(splits) > 1:
         chosen = "train" if "train" in splits else next(iter(splits))
         return f"{one}; with --recursive --split {chosen}, convert, stats and check read those of one split"
-    return f"{one}; with --recursive, convert, stats and check read all of them"
+    return f"{one}; with --recursive, info, convert, stats and check read all of them"
 
 
 def _datasets_in(probe: Probe, levels: int = 3) -> list[str]:

@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FUNCTIONS = {
     "open": "tokfmt/api.py",
     "info": "tokfmt/api.py",
+    "fleet": "tokfmt/api.py",
     "convert": "tokfmt/api.py",
     "stats": "tokfmt/api.py",
     "check": "tokfmt/api.py",
@@ -28,6 +29,7 @@ CLASSES = {
 }
 RESULTS = {
     "Overview": "tokfmt/commands/info.py",
+    "Fleet": "tokfmt/commands/fleet.py",
     "Conversion": "tokfmt/commands/convert/request.py",
     "DiffReport": "tokfmt/commands/compare/diff.py",
     "Preview": "tokfmt/commands/show/show.py",

@@ -407,3 +407,21 @@ def test_of_many_damaged_files_the_first_is_reported(server, bucket):
     for one in ("s3://bkt/many", "s3://bkt/many/*.parquet"):
         with pytest.raises(TruncatedError, match="x-23"):
             tokfmt.info(one)
+
+
+@pytest.mark.parametrize("kind", ["stream", "pack"])
+def test_a_fleet_takes_few_requests_for_each_dataset(server, bucket, tmp_path, kind):
+    """No request for a column: detection, facts and both ends are a few reads; one list names all."""
+    content = b"".join(np.array([9000, 5, 6, 9001], "<u2").tobytes() for _ in range(500))
+    (tmp_path / "train.bin").write_bytes(content)
+    tokfmt.convert(tmp_path / "train.bin", tmp_path / "x.pbin", eos=9001)
+    for number in range(60):
+        (bucket / f"fleet/d{number:02d}").mkdir(parents=True)
+        names = ["train.bin"] if kind == "stream" else ["x.pbin", "x.pbin.tokfmt.json"]
+        for name in names:
+            (bucket / f"fleet/d{number:02d}" / name).write_bytes((tmp_path / name).read_bytes())
+    server.seen.clear()
+    found = tokfmt.fleet("s3://bkt/fleet", recursive=True, eos=9001)
+    assert {(one.first.id, one.first.share, one.last.id) for one in found.datasets} == {(9000, 1, 6)}
+    assert len(found.datasets) == 60
+    assert len(server.seen) <= 2 * 60 + 2

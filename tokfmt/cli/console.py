@@ -28,7 +28,7 @@ import click
 from tokfmt.base.plain import plain
 from tokfmt.errors import ConversionError
 from tokfmt.run.progress import Progress
-from tokfmt.wording import human_bytes, printable
+from tokfmt.wording import human_bytes, printable, short
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -186,11 +186,11 @@ class Watcher(Progress, contextlib.AbstractContextManager["Watcher"]):
             from rich.text import Text
 
             class Rate(TextColumn):
-                """The speed, as `12.3 M tokens/s`."""
+                """The speed, as `12.3M tokens/s`."""
 
                 def render(self, task: Task) -> Text:
                     speed = task.finished_speed or task.speed or 0
-                    return Text(f"{speed / 1e6:,.1f} M {task.fields['unit']}/s" if speed else "", style="dim")
+                    return Text(f"{short(round(speed))} {task.fields['unit']}/s" if speed else "", style="dim")
 
             columns = (
                 TextColumn("{task.description}", markup=False),

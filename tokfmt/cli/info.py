@@ -1,48 +1,182 @@
-"""`tokfmt info`: print what a dataset is, in at most 15 lines."""
+"""`tokfmt info`: print what a dataset is, in at most 15 lines, or a line for each of several datasets."""
 
 from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tokfmt.cli.console import document
-from tokfmt.cli.parameters import PLACE, Command, common, examples, reading, requested, tokenizer
+from tokfmt.cli.console import Watcher, document, terminal
+from tokfmt.cli.parameters import PLACE, Command, Count, common, examples, reading, requested, tokenizer, workers
 from tokfmt.wording import counted, human_bytes, listed_facts, printable, separator_words, shortened
 
 if TYPE_CHECKING:
-    from tokfmt.commands.info import Overview
+    from tokfmt.commands.fleet import Fleet
+    from tokfmt.commands.info import End, Overview
 
 _LINES = 15
 _FIELDS = 200  # characters
-_EPILOG = examples("tokfmt info pack.pbin", "tokfmt info corpus.jsonl")
+_NAMED = 5  # datasets that differ in a fact
+_EPILOG = examples("tokfmt info pack.pbin", "tokfmt info corpus.jsonl", "tokfmt info . --recursive")
 
 
 @click.command("info", cls=Command, epilog=_EPILOG, no_args_is_help=True)
-@click.argument("path", type=PLACE)
+@click.argument("paths", nargs=-1, required=True, type=PLACE, metavar="PATH...")
 @tokenizer("Tokenizer that shows the first IDs as text (default: that of the manifest).")
+@click.option("--sample", type=Count(1), metavar="N", help="Look at about N sequences of each dataset, not at 32.")
+@click.option("--deep", is_flag=True, help="Read each dataset wholly, for its largest, first and last IDs.")
+@workers()
 @reading
 @common
-def command(path: str, *, as_json: bool, quiet: bool, debug: bool, **given: Any) -> None:
-    """Identify a dataset in at most 15 lines.
+def command(
+    paths: Sequence[str],
+    *,
+    sample: int | None,
+    deep: bool,
+    jobs: int | None,
+    as_json: bool,
+    quiet: bool,
+    debug: bool,
+    **given: Any,
+) -> int:
+    """Identify datasets: one in 15 lines, several in a line each.
 
     It prints the format, the layout, the counts, the largest ID, the separator, the tokenizer, the manifest and the
     first words. The time does not depend on the number of tokens. A fact that would take a read of the whole dataset
     is marked as not known; tokfmt stats counts it.
-    """
-    from tokfmt.commands.info import info
 
-    found = info(requested((path,), given), given["tokenizer"])
+    Of several PATHS, or with --recursive those below a directory, it prints a line each, the totals, and what differs
+    from the others: *. The first and last IDs are those of the first and the last 16 sequences.
+    """
+    request = requested(paths, given)
+    if len(paths) == 1 and not (given["recursive"] or sample or deep):
+        from tokfmt.commands.info import info
+
+        _print(info(request, given["tokenizer"]), as_json=as_json, quiet=quiet)
+        return 0
+    from tokfmt.commands.fleet import fleet
+
+    with Watcher(quiet=quiet or as_json) as watcher:
+        found = fleet(request, given["tokenizer"], sample=sample, deep=deep, jobs=jobs, progress=watcher)
+    if as_json:
+        document("fleet", found)
+    else:
+        _print_fleet(found, f"{paths[0]}/" if len(paths) == 1 else "")
+    return 3 if found.errors else 0
+
+
+def _print(found: Overview, *, as_json: bool, quiet: bool) -> None:
     if as_json:
         document("info", found)
         return
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     for line in lines(found, notes=not quiet):
         click.echo(shortened(line, width) if width else line)
+
+
+# Several datasets.
+
+_COLUMNS = (
+    "format",
+    "sequences",
+    "tokens",
+    "dtype",
+    "eos",
+    "first ID",
+    "last ID",
+    "largest ID",
+    "size",
+    "tokenizer",
+    "written",
+)
+_DROPPED = ("written", "tokenizer", "size", "dtype", "last ID", "largest ID")
+"""The columns that a narrow terminal leaves out, in this order."""
+_OF_FACTS = {
+    "format": "format",
+    "dtype": "dtype",
+    "eos_id": "eos",
+    "tokenizer": "tokenizer",
+    "first": "first ID",
+    "last": "last ID",
+}
+_WORDS = ("format", "dtype", "tokenizer")  # columns that are aligned to the left
+_NAME = 24  # least width of the column of names
+_DASH = "\u2013"
+
+
+def _print_fleet(found: Fleet, below: str) -> None:
+    """Print a row per dataset, the totals, what differs, then errors on stderr; names are relative to `below`."""
+    from tokfmt.cli.table import Table
+
+    odd = {(other.path, _OF_FACTS[one.fact]) for one in found.differences for other in one.others}
+    rows = [_cells(one) for one in found.datasets]
+    for one, cells in zip(found.datasets, rows, strict=True):
+        cells.update({name: f"{cells[name]}*" for name in cells if (one.path, name) in odd})
+    total = found.total
+    about = "≥ " if total.uncounted else ""
+    sums = {
+        "sequences": f"{about}{total.sequences:,}",
+        "tokens": f"{about}{total.tokens:,}",
+        "size": human_bytes(total.size_bytes),
+    }
+    rows.append({name: sums.get(name, "") for name in _COLUMNS})
+    names = [
+        *(one.path.removeprefix(below) for one in found.datasets),
+        f"total of {counted(total.datasets, 'dataset')}",
+    ]
+    columns = [name for name in _COLUMNS if any(cells[name] not in ("", _DASH) for cells in rows)]
+    console, is_terminal = terminal(), sys.stdout.isatty()
+    for name in _DROPPED if is_terminal else ():
+        taken = sum(2 + max(len(one), *(len(cells[one]) for cells in rows)) for one in columns)
+        columns = [one for one in columns if one != name or taken + _NAME <= console.width]
+    last = len(columns)
+    words = {k for k, name in enumerate(columns) if name in _WORDS} | {last}
+    cut = [[*(cells[name] for name in columns), name] for cells, name in zip(rows, map(printable, names), strict=True)]
+    table = Table([*columns, "dataset"], cut, words)
+    if is_terminal:
+        styles = ["yellow" if any(cell.endswith("*") for cell in cells.values()) else "" for cells in rows[:-1]]
+        console.print(table.drawn(folds=(last,), styles=[*styles, "bold"]))
+    else:
+        click.echo("\n".join(table.lines()))
+    for difference in found.differences:
+        others = [f"{other.path.removeprefix(below)} ({other.value})" for other in difference.others]
+        more = f" and {len(others) - _NAMED:,} more" if len(others) > _NAMED else ""
+        usual = f"* {_OF_FACTS[difference.fact]}: {difference.usual} in {counted(difference.datasets, 'dataset')}"
+        click.echo(printable(f"{usual}, but not in {', '.join(others[:_NAMED])}{more}"))
+    if found.other_files:
+        click.echo(f"{counted(found.other_files, 'other file')} below")
+    for failed in found.errors:
+        click.echo(f"tokfmt: error: {printable(failed.message)}", err=True)
+
+
+def _cells(one: Overview) -> dict[str, str]:
+    """Return the cells of a dataset's row by the name of the column."""
+    about = "≈ " if one.counts_from == "sample" else ""
+    bound = "" if one.max_id_from in ("dataset", "manifest") else "≥ "
+    return {
+        "format": one.format,
+        "sequences": _DASH if one.sequences is None else f"{about}{one.sequences:,}",
+        "tokens": _DASH if one.tokens is None else f"{about}{one.tokens:,}",
+        "dtype": one.dtype or _DASH,
+        "eos": _DASH if one.eos_id is None else str(one.eos_id),
+        "first ID": _end(one.first),
+        "last ID": _end(one.last),
+        "largest ID": _DASH if one.max_id is None else f"{bound}{one.max_id}",
+        "size": _DASH if one.size_bytes is None else human_bytes(one.size_bytes),
+        "tokenizer": printable(PurePosixPath((one.tokenizer or {}).get("name") or "").name) or _DASH,
+        "written": _DASH if one.written is None else one.written[:10],
+    }
+
+
+def _end(end: End | None) -> str:
+    return _DASH if end is None else f"{end.id} {int(100 * end.share)}%"  # rounded down: 100% are all
+
+
+# One dataset.
 
 
 def lines(found: Overview, *, notes: bool = True) -> list[str]:

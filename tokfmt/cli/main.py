@@ -39,7 +39,7 @@ from tokfmt.wording import printable
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "convert": ("tokfmt.cli.convert", "Convert any format to any format."),
-    "info": ("tokfmt.cli.info", "Identify a dataset in at most 15 lines."),
+    "info": ("tokfmt.cli.info", "Identify datasets: one in 15 lines, several in a line each."),
     "browse": ("tokfmt.cli.browse", "Browse datasets of any size in the terminal."),
     "stats": ("tokfmt.cli.stats", "Count sequences, tokens, lengths, IDs and duplicates."),
     "check": ("tokfmt.cli.check", "Check datasets and report every problem."),

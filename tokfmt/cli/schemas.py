@@ -37,6 +37,7 @@ _DOCUMENTS: Mapping[str, _Printed] = {
     "demo": _Printed("tokfmt demo DIR --json", ("sample:Sample",)),
     "diff": _Printed("tokfmt diff --json", ("commands.compare.diff:DiffReport",)),
     "error": _Printed("any command with --json that fails", ("cli.schemas:ErrorDocument",)),
+    "fleet": _Printed("tokfmt info A B --json", ("commands.fleet:Fleet",)),
     "formats": _Printed("tokfmt formats --json", ("cli.formats:Formats",)),
     "index": _Printed("tokfmt index --json", ("formats.jsonl.index:IndexReport",)),
     "info": _Printed("tokfmt info --json", ("commands.info:Overview",)),

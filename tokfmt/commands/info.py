@@ -6,6 +6,7 @@ sequences are read. A fact that would take more is taken from the manifest, or i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from tokfmt.errors import CorruptError, TruncatedError
 from tokfmt.files.file import names_in
 from tokfmt.files.listing import Listing
 from tokfmt.files.place import LocalPlace
+from tokfmt.model.batch import LEAD
+from tokfmt.model.readers import ContentReader
 from tokfmt.runs.frameworks import framework_of
 from tokfmt.source.content import Manifest
 from tokfmt.source.manifest import extent
@@ -44,6 +47,10 @@ _QUICK = 1 << 22
 """Bytes of the tokenizer.json that a manifest names, up to which it is loaded without being asked for."""
 _IDS, _CHARACTERS = 32, 200  # of the first sequence
 _NAMED = 3  # sources of the manifest
+_LOOKED, _NEAR = (
+    16,
+    1 << 14,
+)  # Sequences at each end, and tokens of a stream, of which the first and last IDs are looked at.
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +70,21 @@ class Written:
     more_sources: int
 
 
+@dataclass(frozen=True, slots=True)
+class End:
+    """The ID that most sequences begin, or end, with.
+
+    Attributes:
+        id: The ID.
+        share: The share of the sequences that begin (end) with it, of those that were looked at and are not empty.
+        looked: The number of sequences that were looked at.
+    """
+
+    id: int
+    share: float
+    looked: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
     """The facts that identify a dataset.
@@ -77,7 +99,7 @@ class Overview:
         size_bytes: Their size in bytes; None for more than 10,000 files.
         sequences: The number of sequences; None if it is not known without reading the dataset.
         tokens: The number of tokens without separators; None if it is not known without reading the dataset.
-        counts_from: "dataset", "manifest", or "" if the counts are not known.
+        counts_from: "dataset", "manifest", "sample", or "" if the counts are not known.
         stored_tokens: The number of tokens with separators, as they are stored; None for records.
         samples: The number of samples of one length that the dataset is stored in; None without such samples.
         sample_length: Tokens per sample; None without samples of one length.
@@ -85,7 +107,12 @@ class Overview:
         columns: What the columns beside token IDs state, in numbers by name; None if they were not counted.
         dtype: The dtype of the token IDs; None for records.
         max_id: The largest token ID, which may be the separator; None if no ID is known.
-        max_id_from: "dataset", "manifest", or "N tokens" for the first tokens that were read; "" if no ID is known.
+        max_id_from: "dataset", "manifest", "sample", or "N tokens" for the first tokens that were read; "" if no ID is
+            known.
+        first, last: What the first and the last sequences begin (with a lead) and end with, separators aside; None if
+            it was not looked at.
+        written: When the newest of its files was written, as "2026-11-29T09:30:00Z"; None in a store, and if
+            one dataset alone is asked for.
         eos_id: The separator; None without one, or if it is not known.
         eos_from: The origin of the separator.
         eos_seen: How many of the sequences that were looked at end with it, or how many of the first tokens of a
@@ -117,6 +144,9 @@ class Overview:
     dtype: str | None = None
     max_id: int | None
     max_id_from: str
+    first: End | None = None
+    last: End | None = None
+    written: str | None = None
     eos_id: int | None
     eos_from: str
     eos_seen: str
@@ -148,10 +178,11 @@ def info(asked: SourceRequest, tokenizer: str | None = None) -> Overview:
     handle = tokenizer_of(tokenizer)
     request = asked.accepting(READS["info"])
     with Listing() as listing:
-        return _overview(find_one(request, listing), request, handle)
+        return overview(find_one(request, listing), request, handle)
 
 
-def _overview(datasets: Sequence[SourceFiles], request: SourceRequest, handle: TokenizerHandle | None) -> Overview:
+def overview(datasets: Sequence[SourceFiles], request: SourceRequest, handle: TokenizerHandle | None) -> Overview:
+    """Return the facts of one dataset, of which `datasets` are the files."""
     try:
         reading = Reading(handle, few_sequences=True, max_sequences=1, as_stored=True)
         source = open_dataset(request, reading, datasets)
@@ -206,7 +237,8 @@ def _run_beside(source: Source) -> list[str]:
 
 def _of_records(source: Source, records: RecordReader, manifest: Manifest) -> dict[str, Any]:
     """Return the facts of text, or of token IDs in records."""
-    facts, value = records.info, _first_record(source, records)
+    facts, values = records.info, _first_records(source, records)
+    value = values[0] if values else None
     small = facts.size <= (_RECORDS if facts.random_access else _PACKED) and not source.format.is_computed
     count = facts.records if facts.records is not None or not small else records.count()
     stated = _stated_counts(source, manifest, facts.split)
@@ -218,6 +250,8 @@ def _of_records(source: Source, records: RecordReader, manifest: Manifest) -> di
         "counts_from": "dataset" if count is not None else "manifest" if stated else "",
         "max_id": top,
         "max_id_from": "" if top is None else "manifest",
+        "first": _end_of([one[0] for one in values if isinstance(one, list) and one]),
+        "last": _end_of([one[-1] for one in values if isinstance(one, list) and one]),
         "eos_seen": source.separator.seen,
         "ids": tuple(value[:_IDS]) if isinstance(value, list) else None,
         **({"text": shortened(value, _CHARACTERS)} if isinstance(value, str) else {}),
@@ -226,12 +260,17 @@ def _of_records(source: Source, records: RecordReader, manifest: Manifest) -> di
     }
 
 
-def _first_record(source: Source, records: RecordReader) -> str | list[int] | None:
-    """Return the first record; None without one, if it is long, or for a recipe, whose texts do not exist yet."""
-    if source.format.is_computed or not records.count_up_to(1):
-        return None
+def _first_records(source: Source, records: RecordReader) -> Sequence[str | list[int]]:
+    """Return the first record of text, or the first few of token IDs; none if the first is long, or for a recipe, whose
+    texts do not exist yet.
+    """
+    wanted = 1 if records.info.is_text else _LOOKED
+    if source.format.is_computed or not (count := min(wanted, records.count_up_to(wanted))):
+        return ()
     block = records.blocks(1, 0, 1)[0]
-    return None if records.info.random_access and block.stop - block.start > _ONE else records.record(0)
+    if records.info.random_access and block.stop - block.start > _ONE:
+        return ()
+    return [records.record(number) for number in range(count)]
 
 
 def _of_tokens(source: Source, stored: TokenReader, request: SourceRequest, manifest: Manifest) -> dict[str, Any]:
@@ -253,6 +292,7 @@ def _of_tokens(source: Source, stored: TokenReader, request: SourceRequest, mani
         head = stored.tokens(0, min(about.tokens, _FIRST))
         seen = "" if not len(head) or (head == eos_id).any() else f"not among the first {len(head):,} tokens"
     inserted = 0 if padding is None else padding.separators
+    first, last = _ends_of(axis, stored, eos_id)
     return {
         "layout": about.layout.value,
         "sequences": (counts or stated).get("sequences"),
@@ -264,6 +304,8 @@ def _of_tokens(source: Source, stored: TokenReader, request: SourceRequest, mani
         "dtype": str(about.dtype),
         "max_id": top,
         "max_id_from": top_from,
+        "first": first,
+        "last": last,
         "eos_seen": seen,
         "separators": about.separators.value,
         "ids": tuple(_first_ids(axis, eos_id).tolist()),
@@ -318,6 +360,47 @@ def _first_ids(axis: TokenReader, eos_id: int | None) -> Tokens:
     bounds = axis.offsets(0, min(about.sequences, 1 << 10))
     ends = bounds[bounds > bounds[0]]
     return head[: int(ends[0] - bounds[0]) if len(ends) else 0][:_IDS]
+
+
+def _ends_of(axis: TokenReader, stored: TokenReader, eos_id: int | None) -> tuple[End | None, End | None]:
+    """Return what the first and the last sequences begin and end with; None for a stream without a separator.
+
+    A lead, which is no content, begins its sequence all the same: `stored` has it.
+    """
+    about, starts, stops, read = axis.info, set[int](), set[int](), axis
+    if not about.separators.alone:
+        many = min(about.sequences, _LOOKED)
+        for first, last in {(0, many), (about.sequences - many, about.sequences)}:
+            if isinstance(axis, ContentReader) and axis.dataset.gap.lead is not None:
+                begins, ends, beside = axis.dataset.contents(first, last)
+                begins, read = begins - (beside & LEAD != 0), stored
+            else:
+                bounds = axis.offsets(first, last)
+                begins, ends = bounds[:-1], bounds[1:]
+            starts |= set(begins[ends > begins].tolist())
+            stops |= set((ends - 1)[ends > begins].tolist())
+    elif eos_id is not None:
+        for a, b in {(0, min(about.tokens, _NEAR)), (max(0, about.tokens - _NEAR), about.tokens)}:
+            at = a + np.flatnonzero(axis.tokens(a, b) == eos_id)
+            starts |= {place + 1 for place in at.tolist() if place + 1 < about.tokens}
+            stops |= {place - 1 for place in at.tolist() if place}
+            starts |= {0} if a == 0 and about.tokens else set()
+    return _end_of(_ids_at(read, starts, eos_id)), _end_of(_ids_at(read, stops, eos_id))
+
+
+def _ids_at(axis: TokenReader, places: set[int], eos_id: int | None) -> list[int]:
+    """Return the IDs at some positions, those of separators left out."""
+    at = np.array(sorted(places), np.int64)
+    ids: list[int] = axis.gather(at, np.ones(len(at), np.int64)).tolist()
+    return [one for one in ids if one != eos_id]
+
+
+def _end_of(ids: Sequence[int]) -> End | None:
+    """Return the commonest of the first (last) IDs of some sequences; None without any."""
+    if not ids:
+        return None
+    most, count = Counter(ids).most_common(1)[0]
+    return End(most, count / len(ids), len(ids))
 
 
 def _quick_tokenizer(manifest: Manifest) -> Any:

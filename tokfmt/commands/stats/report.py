@@ -307,6 +307,7 @@ class Statistics:
         masked: The positions of samples whose label does not count in the loss; None if no mask is stored.
         ids: The IDs; None for text.
         first_tokens, last_tokens: The first and last tokens of the sequences; None for text.
+        first_id, last_id: The ID that every sequence begins (ends) with, but for empty ones; None if they differ.
         duplicates: The repeated sequences; None if they are not counted.
         packing: The cost of packing; None without `seq_len`.
         text: The statistics of text; None for IDs.
@@ -340,6 +341,8 @@ class Statistics:
     ids: Ids | None = None
     first_tokens: Ends | None = None
     last_tokens: Ends | None = None
+    first_id: int | None = None
+    last_id: int | None = None
     duplicates: Duplicates | None = None
     packing: Packing | None = None
     text: TextFacts | None = None
@@ -560,6 +563,11 @@ class Unmet:
     expected: Expectation | None = None
 
 
+_OF_ENDS = ("first_id", "last_id")
+_SHORT = {"vocabulary_used": "ids.coverage"}
+"""Short names of keys."""
+
+
 def parse_expectation(text: str) -> Expectation:
     """Parse `KEY OP VALUE`, such as `tokens >= 1e6`, `duplicates.share < 1%`, `dtype == uint16`, `total.tokens >
     10M`.
@@ -569,7 +577,8 @@ def parse_expectation(text: str) -> Expectation:
         raise OptionError(f"--expect {text!r} is not an expectation. {_GRAMMAR}", name=text)
     name, sign, value = match.groups()
     total = name.startswith(_TOTAL)
-    key = checked_key(name.removeprefix(_TOTAL).replace("-", "_"))
+    written = name.removeprefix(_TOTAL).replace("-", "_")
+    key = checked_key(_SHORT.get(written, written))
     sign = "==" if sign == "=" else sign
     parsed, problem = _value(value, _kinds()[key], of_bytes="bytes" in key.split("."))
     if not problem and sign not in ("==", "!=") and (isinstance(parsed, (str, bool)) or parsed is None):
@@ -615,7 +624,8 @@ def unmet(report: StatsReport, expectations: Iterable[Expectation]) -> list[Unme
             value = value_at(statistics.as_json(), expected.key)
             if not expected.holds(value):
                 why = _why(statistics.as_json(), expected)
-                misses.append(Unmet(statistics.path, f"expected {expected.text}, found {worded(value)}{why}", expected))
+                found = "several" if value is None and why and expected.key in _OF_ENDS else worded(value)
+                misses.append(Unmet(statistics.path, f"expected {expected.text}, found {found}{why}", expected))
     return misses
 
 
@@ -627,6 +637,11 @@ def _why(document: Mapping[str, Any], expected: Expectation) -> str:
             "packing": "--seq-len asks for it",
             "text": "there is no text",
         }
+        for end, key in (("begin", "first"), ("end", "last")):
+            if (ends := document.get(f"{key}_tokens")) and ends["commonest"] is not None:
+                hints[f"{key}_id"] = f"{100 * ends['share']:.4g} % of the sequences {end} with {ends['commonest']}"
+        if expected.key == "ids.coverage":
+            hints["ids"] = "--tokenizer or --vocab-size states the vocabulary"
         return f" ({hints[parent]})" if parent in hints else ""
     exact = (document.get("sampled") or {}).get("exact", ())
     return " (estimated from a sample)" if document.get("estimated") and expected.key not in exact else ""
@@ -646,7 +661,10 @@ _OF_STORAGE = (
     "padding",
     "masked",
 )
-_EXACT = ("max_id", "eos_id", "first_tokens.commonest", "last_tokens.commonest", "ids.vocab_size", "sample_length")
+_EXACT = (
+    *("max_id", "eos_id", "first_tokens.commonest", "last_tokens.commonest", "first_id", "last_id"),
+    *("ids.vocab_size", "sample_length"),
+)
 _SHARES = ("share", "coverage")
 
 Document = Mapping[str, Any]

@@ -691,6 +691,7 @@ def _filled(
     spelled = spelling(wanted.decoder)
     lengths, tokens = figures.lengths, figures.lengths.weight
     samples = heading.layout == "samples"
+    first, last = ends_of(figures.first, spelled), ends_of(figures.last, spelled)
     return replace(
         heading,
         bytes=figures.size,
@@ -704,8 +705,10 @@ def _filled(
         padding=None if figures.padding is None else Share.of(*figures.padding),
         masked=None if figures.masked is None else Share.of(*figures.masked),
         ids=ids_of(figures.read_ids, figures.ids, wanted.vocabulary, spelled),
-        first_tokens=ends_of(figures.first, spelled),
-        last_tokens=ends_of(figures.last, spelled),
+        first_tokens=first,
+        last_tokens=last,
+        first_id=first.commonest if first.distinct == 1 else None,
+        last_id=last.commonest if last.distinct == 1 else None,
         duplicates=duplicates_of(repeated, lengths, lambda group: _repeated(group, seen, wanted.decoder)),
         packing=packing(lengths, wanted.seq_len, separator=heading.eos_id is not None)
         if wanted.seq_len is not None and not samples
