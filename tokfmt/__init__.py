@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING, Any
 from tokfmt.base.version import __version__
 
 if TYPE_CHECKING:
-    from tokfmt.api import (  # noqa: A004 - the verb that users expect
+    from tokfmt.api import (
         check,
         convert,
         diff,
         fleet,
         info,
-        open,
+        open,  # noqa: A004 - the verb that users expect
         overlap,
         show,
         stats,

@@ -211,6 +211,8 @@ def test_pages_name_keys_of_recipes_that_exist(tmp_path):
         listed = commands.run("recipe", f"{name}.toml", cwd=tmp_path).stderr.partition("Write one of ")[2]
         known |= set(listed.strip().split(", "))
     assert {"seq_len", "weight", "min_words"} <= known
+    described = json.loads(commands.run("formats", "run", "--json").stdout)["formats"][0]
+    known |= {option["name"] for option in described["read_options"]}
     count, unknown = 0, []
     for page, text in TEXTS.items():
         for block in re.findall(r"^```toml\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
