@@ -518,6 +518,7 @@ def stats(
     duplicate_groups: PathLike | None = None,
     sample: int | None = None,
     seed: int = 0,
+    select: Selection = None,
     seq_len: int | None = None,
     vocab_size: int | None = None,
     expect: str | Iterable[str] = (),
@@ -543,6 +544,8 @@ def stats(
             paths (default: none is written). It replaces only an older list.
         sample: Number of sequences to look at (default: all sequences).
         seed: Seed that draws the sequences if `sample` is given.
+        select: Samples of a recipe or a run, `A:B`, a slice or a range (default: all). Then only their tokens are
+            counted, by source, from indexes and order files alone: `report.datasets[i].sources`.
         seq_len: Tokens per sample, to compute the cost of packing (default: not computed).
         vocab_size: Size of the vocabulary that the token IDs are compared with (default: that of the tokenizer).
         expect: Expectations, such as "max_id < 50257", one or several. `report.unmet` lists those that do not hold.
@@ -560,7 +563,7 @@ def stats(
         from tokfmt.commands.stats import StatsRequest
         from tokfmt.commands.stats import stats as run
         from tokfmt.commands.stats.report import parse_expectation, unmet
-        from tokfmt.source.request import SourceRequest
+        from tokfmt.source.request import SourceRequest, selection_words
 
         expectations = [parse_expectation(text) for text in ([expect] if isinstance(expect, str) else expect)]
         source = SourceRequest.of(paths, format, eos, options, text_field, split, allow_loss, bos=bos)
@@ -574,6 +577,7 @@ def stats(
                 duplicate_groups=None if duplicate_groups is None else os.fspath(duplicate_groups),
                 sample=count("sample", sample),
                 seed=seed,
+                select=selection_words(select),
                 jobs=count("jobs", jobs),
             )
         )

@@ -256,11 +256,11 @@ def test_the_first_step_is_the_same_on_all_pages():
 
 PACKS = "fixtures/modalities/"
 DOCUMENTS = [
-    "convert {0}D_2byte_gpt2.pbin {1}/o.zarr", "stats {0}D_2byte_gpt2.pbin", "stats {0}D_2byte_gpt2.pbin {0}E_D_2byte_gpt2.pbin",
+    "convert {0}D_2byte_gpt2.pbin {1}/o.zarr", "stats {0}D_2byte_gpt2.pbin", "stats fixtures/recipe/mix.toml --select 0:3", "stats {0}D_2byte_gpt2.pbin {0}E_D_2byte_gpt2.pbin",
     "info {0}D_2byte_gpt2.pbin", "info {0}D_2byte_gpt2.pbin {0}E_D_2byte_gpt2.pbin", "check {0}E_D_2byte_gpt2.pbin", "check --explain TF107", "diff {0}D_2byte_gpt2.pbin {0}D_2byte_gpt2_filtered_mod3.pbin",
     "overlap {0}D_2byte_gpt2.pbin --with {0}D_2byte_gpt2_filtered_mod3.pbin --by tokens",
     "show {0}D_2byte_gpt2.pbin 0", "show fixtures/hdf5/padded_eos 0 --samples", "show {0}D_2byte_gpt2.pbin --raw",
-    "show fixtures/recipe/mix.toml --step 1 --batch-size 2", "recipe fixtures/recipe/mix.toml --explain",
+    "show fixtures/recipe/mix.toml --step 1 --batch-size 2", "show fixtures/recipe/mix.toml --seen pack#0", "recipe fixtures/recipe/mix.toml --explain",
     "recipe fixtures/recipe/prepare.toml --explain", "index fixtures/jsonl/corpus.jsonl -o {1}/c.idx", "formats", "schema", "demo {1}/d", "stats nowhere",
 ]  # fmt: skip
 

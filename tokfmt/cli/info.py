@@ -229,14 +229,18 @@ def _count(found: Overview, number: int) -> str:
 
 def _tokens(found: Overview) -> str:
     """Return the number of tokens, of those with separators, and of padding that is in no samples of one length."""
-    if found.tokens is None and found.stored_tokens is not None:
+    if found.tokens is None and found.stored_tokens is not None and found.layout != "samples":
         return f"{found.stored_tokens:,} with separators"
     words = "not known; tokfmt stats counts them" if found.tokens is None else _count(found, found.tokens)
     if found.layout == "samples" and found.sample_length is not None:
-        return f"{words}, in samples of {found.sample_length:,}"
+        return f"{words}, in samples of {found.sample_length:,}" + _padding(found)
     if found.tokens is not None and found.stored_tokens is not None and found.stored_tokens > found.tokens:
         words += f"; {found.stored_tokens:,} with separators"
-    return words + (f"; {found.padding:,} of padding" if found.padding and not found.samples else "")
+    return words + ("" if found.samples else _padding(found))
+
+
+def _padding(found: Overview) -> str:
+    return f"; {found.padding:,} of padding" if found.padding else ""
 
 
 def _manifest(found: Overview) -> str:

@@ -58,6 +58,7 @@ _EPILOG = examples(
 @click.option(
     "--sample", type=Count(1), metavar="N", help="Read about N sequences of each PATH, and estimate the values."
 )
+@click.option("--select", metavar="A:B", help="Count tokens by source in these samples of a recipe or a run.")
 @click.option(
     "--seed",
     type=Count(0),
@@ -103,6 +104,7 @@ def command(
     duplicate_groups: str | None,
     sample: int | None,
     seed: int,
+    select: str | None,
     expected: Sequence[str],
     baseline: str | None,
     tolerance: str,
@@ -136,6 +138,7 @@ def command(
         duplicate_groups=duplicate_groups,
         sample=sample,
         seed=seed,
+        select=select,
         jobs=jobs,
         executor=executor,
     )

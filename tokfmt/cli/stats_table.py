@@ -20,7 +20,7 @@ from tokfmt.wording import bar, counted, human_bytes, printable, separator_words
 
 if TYPE_CHECKING:
     from tokfmt.commands.stats import Statistics, StatsReport
-    from tokfmt.commands.stats.report import Cost, Histogram, Id, Ids, Packing
+    from tokfmt.commands.stats.report import Cost, Histogram, Id, Ids, Packing, SourceTokens
 
 _WIDE = 120
 _INDENT = 2
@@ -68,9 +68,16 @@ def _one(found: Statistics, width: int) -> RenderableType:
         columns.add_row(Group(*left), Group(*right))
         body = columns
     parts: list[RenderableType] = [_heading(found), Padding(_facts(found), (0, 0, 0, _INDENT), expand=False)]
+    if found.sources:
+        return Group(*parts, _section("Tokens by source", Text("\n".join(_by_source(found.sources)))))
     if found.recipe:
         parts.append(_section("Sources", Text("\n".join(table_of(found.recipe).lines()))))
     return Group(*parts, body)
+
+
+def _by_source(sources: Sequence[SourceTokens]) -> Sequence[str]:
+    rows = [(one.name, f"{one.tokens:,}", _percent(one.share), f"{one.samples:,}") for one in sources]
+    return Table(["source", "tokens", "share", "samples"], rows).lines()
 
 
 def _section(title: str, content: RenderableType) -> RenderableType:
@@ -94,7 +101,8 @@ def _facts(found: Statistics) -> Grid:
     grid.add_column(style=_LABEL, no_wrap=True)
     grid.add_column(overflow="fold")
     for name, value in _named(found):
-        grid.add_row(name, Text(value))
+        if not found.sources or name in ("sequences", "tokens", "padding"):  # an interval has no other facts
+            grid.add_row(name, Text(value))
     return grid
 
 

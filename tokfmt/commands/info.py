@@ -98,7 +98,8 @@ class Overview:
         files: The number of its files.
         size_bytes: Their size in bytes; None for more than 10,000 files.
         sequences: The number of sequences; None if it is not known without reading the dataset.
-        tokens: The number of tokens without separators; None if it is not known without reading the dataset.
+        tokens: The number of tokens without separators, and of a run without padding; None if it is not known without
+            reading the dataset.
         counts_from: "dataset", "manifest", "sample", or "" if the counts are not known.
         stored_tokens: The number of tokens with separators, as they are stored; None for records.
         samples: The number of samples of one length that the dataset is stored in; None without such samples.
@@ -293,6 +294,9 @@ def _of_tokens(source: Source, stored: TokenReader, request: SourceRequest, mani
         seen = "" if not len(head) or (head == eos_id).any() else f"not among the first {len(head):,} tokens"
     inserted = 0 if padding is None else padding.separators
     first, last = _ends_of(axis, stored, eos_id)
+    within = stored.padding_within() if counts else 0
+    if within != 0:
+        counts = {**counts, "tokens": None if within is None else about.tokens - within}
     return {
         "layout": about.layout.value,
         "sequences": (counts or stated).get("sequences"),
@@ -300,6 +304,7 @@ def _of_tokens(source: Source, stored: TokenReader, request: SourceRequest, mani
         "counts_from": "dataset" if counts else "manifest" if stated else "",
         "stored_tokens": about.beginning_of if about.beginning else about.tokens - inserted,
         **_samples(stored),
+        **({"padding": within} if within != 0 else {}),
         "columns": about.columns,
         "dtype": str(about.dtype),
         "max_id": top,

@@ -486,6 +486,10 @@ class TokenReader(Axis):
         """
         return None
 
+    def padding_within(self) -> int | None:
+        """Return how much of the axis is known to be padding without a read of it; None if it may be much."""
+        return 0
+
     def padding_counts(self) -> PaddingCounts | None:
         """Return what was removed and inserted by a reader that joins samples; None for another one."""
         return None

@@ -66,7 +66,7 @@ class Overflowing(Windows):
     def pieces(self, numbers: Numbers, rows: Numbers) -> Pieces:
         instead = self.shuffle.take(numbers) % self.count
         found = super().pieces(np.where(self._are_beyond(numbers), instead, numbers), rows)
-        return _cut(found, self.seq_len + self.extra)
+        return found.cut(self.seq_len + self.extra)
 
     def _are_beyond(self, numbers: Numbers) -> NDArray[np.bool_]:
         """Return which samples end after the last document, where the framework gives another sample instead."""
@@ -79,14 +79,6 @@ class Overflowing(Windows):
         last = places_of(self.shuffle, np.array([self.count]))  # the window that may end beyond
         beyond = last[self._are_beyond(last)]
         return np.union1d(found, beyond[np.isin(self.shuffle.take(beyond) % self.count, found)])
-
-
-def _cut(pieces: Pieces, most: int) -> Pieces:
-    """Return pieces of which each row has at most so many tokens."""
-    ends = np.cumsum(pieces.length)
-    first = np.searchsorted(pieces.row, pieces.row)  # the first piece of each row
-    before = ends - pieces.length - np.where(first > 0, ends[first - 1], 0)
-    return pieces._replace(length=np.clip(most - before, 0, pieces.length))
 
 
 class GptNeoxOrder(BlendOrder):
@@ -102,6 +94,7 @@ class GptNeoxOrder(BlendOrder):
             if packed.packing == _OVERFLOW:
                 of = windows[k]
                 indexes = of.documents, of.samples, of.shuffle
+                self.is_packed = False
                 windows[k] = Overflowing(k, of.seq_len, of.extra, of.dataset, *indexes, of.where)
             windows[k].count = max(0, len(windows[k].shuffle) - 1)
         which: Held | None = None

@@ -85,7 +85,8 @@ class LitDataOrder(EpochOrder):
         if self.window is None and self.shuffled and max(int(sizes.max(initial=0)) for sizes, _ in chunks) > _BLOCK:
             stated(facts, "item_shuffle_window", None, f"{_SCRIPT}: {_BLOCK} by default, 0 in versions without it")
         self.seq_len = longest_of(datasets) if self.block is None else self.block - 1
-        self.extra = int(self.block is not None)
+        self.is_packed = self.block is not None
+        self.extra = int(self.is_packed)
         self.start(1, len(self._table(1)))
         self.facts = {"samples of an epoch": self.per, "workers of a rank": self.workers}
         if given.num_workers is None:

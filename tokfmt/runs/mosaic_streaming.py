@@ -47,6 +47,7 @@ class StreamingOrder(EpochOrder):
     """The order of streams."""
 
     framework = "mosaic-streaming"
+    is_packed = False
 
     def __init__(self, facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> None:
         super().__init__(facts, read, datasets)

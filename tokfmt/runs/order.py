@@ -47,6 +47,13 @@ class Pieces(NamedTuple):
     start: Numbers  # on the stored axis of the source
     length: Numbers  # in tokens; 0 is an empty document
 
+    def cut(self, most: int) -> Pieces:
+        """Return pieces of which each row has at most so many tokens."""
+        ends = np.cumsum(self.length)
+        first = np.searchsorted(self.row, self.row)  # the first piece of each row
+        before = ends - self.length - np.where(first > 0, ends[first - 1], 0)
+        return self._replace(length=np.clip(most - before, 0, self.length))
+
     @staticmethod
     def joined(parts: Sequence[Pieces]) -> Pieces:
         """Join pieces, and sort them by row; those of one row keep their order."""
@@ -165,6 +172,7 @@ class Order(ABC):
     batches: Batches
     world_size: int = 1
     files: tuple[Stored, ...] = ()  # order files, which are closed with the order
+    is_packed: bool = True  # samples are full, but for few: what is not padding need not be counted
     from_files: bool = False  # the order was read from files, and is not built again
     notes: tuple[str, ...] = ()
     facts: Mapping[str, object]
@@ -176,6 +184,10 @@ class Order(ABC):
     @abstractmethod
     def pieces(self, samples: Numbers) -> Pieces:
         """Return the pieces of samples, in order. The lengths of a full sample sum to `seq_len + extra`."""
+
+    def inputs(self, samples: Numbers) -> Pieces:
+        """Return the pieces of the input tokens of samples: those of a sample have at most `seq_len` tokens."""
+        return self.pieces(samples).cut(self.seq_len)
 
     @abstractmethod
     def seen(self, source: int, sequence: int, start: int, stop: int) -> Numbers:

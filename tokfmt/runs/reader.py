@@ -10,7 +10,16 @@ from numpy.typing import NDArray
 
 from tokfmt.core.loss_mask import IGNORED
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.core.reader import Info, Layout, TokenReader, check_interval, check_position, smallest, windows
+from tokfmt.core.reader import (
+    Info,
+    Layout,
+    PaddingCounts,
+    TokenReader,
+    check_interval,
+    check_position,
+    smallest,
+    windows,
+)
 from tokfmt.errors import OptionError
 from tokfmt.model.dataset import Dataset
 from tokfmt.runs.arrays import Numbers
@@ -18,6 +27,7 @@ from tokfmt.runs.order import Order, Pieces
 from tokfmt.wording import counted
 
 _WINDOW = 1 << 18  # tokens read at once
+_COUNTED = 1 << 20  # samples up to which padding is counted
 _NO_BATCHES = "no file states the batch size, so that steps are not known: --from-opt batch_size=B, or --batch-size B"
 _T = TypeVar("_T", bound=np.generic)
 
@@ -177,26 +187,27 @@ class RunReader(TokenReader):
         begins[pieces.row[pieces.length > 0], columns[pieces.length > 0]] = True
         return _Rows(tokens, filled, begins)
 
-    def _flat(self, start: int, stop: int, field: Callable[[_Rows], NDArray[_T]]) -> NDArray[_T]:
-        """Return a field for an interval of positions, read in windows of samples."""
+    def _flat(self, start: int, stop: int, field: Callable[[Numbers], NDArray[_T]]) -> NDArray[_T]:
+        """Return a field of samples for an interval of positions, read in windows of samples."""
         width = self.seq_len
         first, last = start // width, -(-stop // width) if stop > start else start // width
         parts = [
-            field(self.rows(np.arange(a, b) + self.order.first)).reshape(-1)
+            field(np.arange(a, b) + self.order.first).reshape(-1)
             for a, b in windows(first, last, max(1, _WINDOW // width))
         ]
-        flat = np.concatenate(parts) if parts else field(self.rows(np.empty(0, np.int64))).reshape(-1)
+        flat = np.concatenate(parts) if parts else field(np.empty(0, np.int64)).reshape(-1)
         return flat[start - first * width : stop - first * width]
 
     def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self.info.tokens)
-        return self._flat(start, stop, lambda rows: rows.tokens[:, :-1])
+        return self._flat(start, stop, lambda samples: self.rows(samples).tokens[:, :-1])
 
     def labels(self, start: int, stop: int) -> NDArray[np.int64]:
         check_interval(start, stop, self.info.tokens)
         return self._flat(start, stop, self._labels_of)
 
-    def _labels_of(self, rows: _Rows) -> NDArray[np.int64]:
+    def _labels_of(self, samples: Numbers) -> NDArray[np.int64]:
+        rows = self.rows(samples)
         labels = rows.tokens[:, 1:].astype(np.int64)
         labels[np.arange(1, self.seq_len + 1)[None, :] >= rows.filled[:, None]] = IGNORED
         return labels
@@ -207,12 +218,27 @@ class RunReader(TokenReader):
 
     def is_padding(self, start: int, stop: int) -> NDArray[np.bool_]:
         check_interval(start, stop, self.info.tokens)
-        columns = np.arange(self.seq_len)[None, :]
-        return self._flat(start, stop, lambda rows: columns >= rows.filled[:, None])
+        return self._flat(start, stop, self._padding_of)
+
+    def _padding_of(self, samples: Numbers) -> NDArray[np.bool_]:
+        pieces = self.order.inputs(samples)
+        filled = np.bincount(pieces.row, pieces.length, len(samples)).astype(np.int64)
+        return np.arange(self.seq_len)[None, :] >= filled[:, None]
+
+    def padding_within(self) -> int | None:
+        """Return how much of the axis is padding, by the pieces of samples if these are few; None if they are many."""
+        if self.order.is_packed:
+            return 0
+        first, count, filled = self.order.first, self.info.sequences, 0
+        if count > _COUNTED:
+            return None
+        for a, b in windows(0, count, _WINDOW):
+            filled += int(self.order.inputs(np.arange(first + a, first + b)).length.sum())
+        return self.info.tokens - filled
 
     def begins(self, start: int, stop: int) -> NDArray[np.bool_]:
         check_interval(start, stop, self.info.tokens)
-        return self._flat(start, stop, lambda rows: rows.begins[:, :-1])
+        return self._flat(start, stop, lambda samples: self.rows(samples).begins[:, :-1])
 
     def offsets(self, first: int, last: int) -> Offsets:
         check_interval(first, last, self.info.sequences, "sequences")

@@ -277,6 +277,23 @@ class SampleFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceTokens:
+    """What the samples of an interval take from one source of a recipe or a run.
+
+    Attributes:
+        name: The name of the source.
+        tokens: The number of input tokens, without padding.
+        samples: The number of samples with tokens of it.
+        share: The share of all these tokens.
+    """
+
+    name: str
+    tokens: int
+    samples: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
 class Statistics:
     """The statistics of one dataset, or the total of several.
 
@@ -313,6 +330,8 @@ class Statistics:
         text: The statistics of text; None for IDs.
         sampled: The sample from which values are estimated; None if every sequence was read.
         recipe: The contribution of each source of a recipe; see `tokfmt.mix.tree`.
+        sources: The tokens of each source in the samples that `select` names, without a read of them. Then `sequences`,
+            `tokens` and `padding` are of these samples, and values that depend on IDs are None.
         notes: Sentences on what tokfmt inferred, and on defects.
     """
 
@@ -348,6 +367,7 @@ class Statistics:
     text: TextFacts | None = None
     sampled: SampleFacts | None = None
     recipe: Sequence[TreeRow] = ()
+    sources: Sequence[SourceTokens] = ()
     notes: Sequence[str] = field(default_factory=tuple)
 
     def as_json(self) -> dict[str, Any]:
