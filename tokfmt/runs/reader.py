@@ -13,7 +13,6 @@ from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import (
     Info,
     Layout,
-    PaddingCounts,
     TokenReader,
     check_interval,
     check_position,

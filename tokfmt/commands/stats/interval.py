@@ -1,4 +1,4 @@
-"""Count the tokens that samples of a recipe or a run take from each source (`tokfmt stats --select`). Reads no token."""
+"""Count the tokens of each source in samples of a recipe or a run (`tokfmt stats --select`), without a read of them."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def interval_statistics(source: Source, size: int, select: str, progress: Progre
     reader: TokenReader = source.reader  # type: ignore[assignment]
     if not isinstance(reader, (Samples, RunReader)):
         raise OptionError(
-            f"{printable(source.paths[0])}: is neither a recipe of samples nor a run, so that --select has no sources to "
-            "count. `tokfmt convert --select` writes the sequences",
+            f"{printable(source.paths[0])}: is neither a recipe of samples nor a run, whose sources --select counts. "
+            "`tokfmt convert --select` writes sequences of any dataset",
             name="select",
         )
     first, last = parse_selection(select, reader.info.sequences, source.paths)
