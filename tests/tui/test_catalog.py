@@ -9,6 +9,7 @@ from browsing import browse_folder, catalog_rows, line
 from click.testing import CliRunner
 from paths import FIXTURES, TOKENIZER
 
+import tokfmt
 from tokfmt.cli.main import cli
 
 PACKS = FIXTURES / "modalities"
@@ -48,6 +49,26 @@ def test_a_folder_is_listed_with_counts_size_and_health(folder):
         assert "z.pbin" in str(app.screen.query_one("#catalog-failure").render())
 
     browse_folder(folder, steps)
+
+
+def test_what_differs_from_the_others_stands_out(tmp_path):
+    """The first IDs and the dtype, with the total in the title; see `tokfmt info --recursive`."""
+    source = tmp_path / "x.jsonl"
+    source.write_text("".join(f'{{"input_ids": [{k + 1}, 9]}}\n' for k in range(9)))
+    (tmp_path / "parts").mkdir()
+    for number in range(4):
+        lead = None if number == 2 else 99
+        tokfmt.convert(source, tmp_path / "parts" / f"{number}.pbin", to_eos=100, to_bos=lead)
+
+    async def steps(app, press):
+        rows = catalog_rows(app)
+        assert [row[0] for row in rows if "99 100%" in " ".join(row)] == ["0.pbin", "1.pbin", "3.pbin"]
+        assert {(name, column) for name, column in app.screen.query_one("CatalogList").catalog.odd} == {
+            (str(tmp_path / "parts" / "2.pbin"), "first ID")
+        }
+        assert "72 tokens" in str(app.screen.query_one("#catalog-title").render())
+
+    browse_folder(tmp_path / "parts", steps, size=(160, 20))
 
 
 def test_files_beside_those_of_a_dataset_are_listed_too(folder):

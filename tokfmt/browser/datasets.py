@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from rich.cells import cell_len
 from textual.app import ComposeResult
@@ -24,12 +24,34 @@ _STEP = 10
 """Datasets that are found before the screen shows them."""
 
 _MARKS = (("error", "✗"), ("warning", "▲"), ("info", "·"))
-_WIDTHS = {"name": 0, "format": 12, "sequences": 10, "tokens": 8, "size": 9, "health": 8}  # the name gets the rest
-_FIRST = ("health", "format", "sequences", "tokens", "size")  # the columns that are kept on a narrow screen come first
-_LEFT = ("name", "format", "health")  # columns that begin at their left
-_RISING = ("name", "format")  # columns whose smallest value is first at first
+_WIDTHS = {"name": 0, "format": 12, "sequences": 10, "tokens": 8, "dtype": 6, "eos": 7}
+_WIDTHS |= {"first ID": 12, "last ID": 12, "largest": 8, "size": 9, "health": 8}
+"""The width of each column; the name gets the rest."""
+_FIRST = ("health", "format", "sequences", "tokens", "size", "first ID", "eos", "last ID", "largest", "dtype")
+"""The columns that are kept on a narrow screen come first."""
+_LEFT = ("name", "format", "dtype", "health")  # columns that begin at their left
+_RISING = ("name", "format", "dtype")  # columns whose smallest value is first at first
 _LEAST = 24  # cells of names
 _GAP = 2
+
+
+def _share(value: Any) -> str:
+    return f"{value[0]} {value[1]}%"
+
+
+_WORDS: Mapping[str, Callable[[Any], str]] = {
+    "format": str,
+    "sequences": short,
+    "tokens": short,
+    "dtype": str,
+    "eos": str,
+    "first ID": _share,
+    "last ID": _share,
+    "largest": str,
+    "size": human_bytes,
+}
+"""The words for the values of columns."""
+_KINDS = {"format": "format", "dtype": "format"}
 
 
 class CatalogList(VirtualTable):
@@ -169,19 +191,16 @@ class CatalogList(VirtualTable):
 
     def cells(self, line: int, width: int) -> Cells:  # noqa: ARG002 - `_columns` knows it
         one = self.catalog.listed[line]
-        dim = "…" if not one.looked else "-"
-        sequences = dim if one.sequences is None else short(one.sequences)
-        tokens = dim if one.tokens is None else short(one.tokens)
-        size = dim if one.size is None else human_bytes(one.size)
+        unknown = "-" if one.looked else "…"
         health, kind = health_of(one)
-        cells = {
-            "name": (printable(one.name), "name"),
-            "format": (one.format.name if one.format is not None else "-", "format"),
-            "sequences": (sequences, "number"),
-            "tokens": (tokens, "number"),
-            "size": (size, "number"),
-            "health": (health, kind),
-        }
+        cells = {"name": (printable(one.name), "name"), "health": (health, kind)}
+        for name, words in _WORDS.items():
+            value, path = COLUMNS[name](one), "" if one.facts is None else one.facts.path
+            is_odd = (path, name) in self.catalog.odd
+            cells[name] = (
+                unknown if value is None else words(value),
+                "warning" if is_odd else _KINDS.get(name, "number"),
+            )
         return self._aligned(cells)
 
     def _columns(self) -> dict[str, int]:
@@ -259,6 +278,8 @@ class Datasets(Dialog[None]):
         catalog = self._catalog
         more = "" if catalog.whole else "+"
         words = [printable(catalog.directory), f"{len(catalog.found):,}{more} {plural('dataset', len(catalog.found))}"]
+        tokens, size = catalog.total
+        words += [f"{short(tokens)} tokens"] * bool(tokens) + [human_bytes(size)] * bool(size)
         if catalog.words:
             words.append(f"▼ {printable(catalog.words)}: {len(catalog.listed):,}")
         name, falling = catalog.by

@@ -8,15 +8,20 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from tokfmt.browser.data.opening import UNKNOWN, Opening, opened
+from tokfmt.base.plain import plain
 from tokfmt.core.format import Format
+from tokfmt.core.losses import READS
 from tokfmt.errors import FormatError, TokfmtError
 from tokfmt.files.listing import Listing
 from tokfmt.files.place import Place
-from tokfmt.source.discover import Skipped, datasets_below
-from tokfmt.source.manifest import describes, extent, read_manifest
+from tokfmt.source.discover import Skipped, dataset_at, datasets_below
+from tokfmt.source.manifest import extent
 from tokfmt.source.request import SourceRequest
+
+if TYPE_CHECKING:
+    from tokfmt.commands.info import Overview
 
 
 @dataclass(slots=True)
@@ -29,7 +34,7 @@ class Listed:
         format: Its format; None if the path cannot be read.
         failure: The error that prevents reading, or reading more than tokens; "" without one.
         looked: The facts are read.
-        sequences, tokens: Their numbers; None if they are unknown.
+        facts: Those of `tokfmt info`; None if they cannot be read.
         size: The size of its files in bytes; None if it is unknown.
         severities: The number of findings of a check without the data, by severity; None before the check.
     """
@@ -39,8 +44,7 @@ class Listed:
     format: Format | None
     failure: str = ""
     looked: bool = False
-    sequences: int | None = None
-    tokens: int | None = None
+    facts: Overview | None = None
     size: int | None = None
     severities: dict[str, int] | None = None
 
@@ -62,15 +66,26 @@ def _health(one: Listed) -> Rank | None:
     return None if one.severities is None else tuple(one.severities.get(name, 0) for name in _SEVERITIES)
 
 
+def _fact(of: Callable[[Overview], Rank | None]) -> Callable[[Listed], Rank | None]:
+    return lambda one: None if one.facts is None else of(one.facts)
+
+
 COLUMNS: Mapping[str, Callable[[Listed], Rank | None]] = {
     "name": lambda one: one.name,
     "format": lambda one: None if one.format is None else one.format.name,
-    "sequences": lambda one: one.sequences,
-    "tokens": lambda one: one.tokens,
+    "sequences": _fact(lambda facts: facts.sequences),
+    "tokens": _fact(lambda facts: facts.tokens),
+    "dtype": _fact(lambda facts: facts.dtype),
+    "eos": _fact(lambda facts: facts.eos_id),
+    "first ID": _fact(lambda facts: None if facts.first is None else (facts.first.id, int(100 * facts.first.share))),
+    "last ID": _fact(lambda facts: None if facts.last is None else (facts.last.id, int(100 * facts.last.share))),
+    "largest": _fact(lambda facts: facts.max_id),
     "size": lambda one: one.size,
     "health": _health,
 }
-"""The columns in order, each with the value of a dataset; None if it is unknown."""
+"""The columns in order, each with the value of a dataset, which is None if it is unknown. The first (last) ID is the
+commonest one that its sequences begin (end) with, and its share in percent.
+"""
 
 
 @dataclass(slots=True)
@@ -88,6 +103,7 @@ class Catalog:
         by: The column of the order, and whether its values fall. Names rise in the order of the search.
         known: The number of listed datasets whose values were known when they were ordered.
         cursor: The number of the listed dataset under the cursor, for showing the catalog again.
+        odd: The path and the column of each value that differs from most others.
     """
 
     request: SourceRequest
@@ -100,6 +116,7 @@ class Catalog:
     by: tuple[str, bool] = ("name", False)
     known: int = 0
     cursor: int = 0
+    odd: frozenset[tuple[str, str]] = frozenset()
     _listed: list[Listed] = field(default_factory=list)
     _passed: int = 0  # datasets that were compared with the words
     _search: Iterator[Listed | Skipped] | None = None
@@ -180,29 +197,28 @@ class Catalog:
 
     def look(self, one: Listed) -> None:
         """Read the facts of a dataset, in a time that does not depend on its size."""
+        from tokfmt.commands.fleet import differences
+        from tokfmt.commands.info import overview
+
         try:
-            with Listing() as listing:
-                self._read(one, one.place.asking(listing))
+            if one.format is not None:
+                with Listing() as listing:
+                    place = one.place.asking(listing)
+                    one.size = extent(one.format.files(place))["bytes"]
+                    request = replace(self.request_of(one), paths=(place,)).accepting(READS["info"])
+                    one.facts = overview([dataset_at(place, request, one.format)], request, None)
         except TokfmtError as error:
             one.failure = str(error)
         one.looked = True
+        found = differences([other.facts for other in self.found if other.facts is not None])
+        self.odd = frozenset((other.path, _OF_FACTS[fact.fact]) for fact in found for other in fact.others)
 
-    def _read(self, one: Listed, place: Place) -> None:
-        if one.format is None:
-            return
-        one.size = extent(one.format.files(place))["bytes"]
-        manifest = read_manifest(place)
-        counts = manifest.counts(samples=manifest.rows)
-        sequences, tokens = counts.get("sequences"), counts.get("tokens")
-        if isinstance(sequences, int) and isinstance(tokens, int) and describes(manifest, one.format, place):
-            one.sequences, one.tokens = sequences, tokens
-            return
-        first = opened(replace(self.request, paths=(place,), recursive=False, format=one.format.name))
-        try:
-            _count(one, first)
-            one.failure = first.damage
-        finally:
-            first.close()
+    @property
+    def total(self) -> tuple[int, int]:
+        """Return the tokens and the bytes of all datasets that were looked at, but for recipes and runs."""
+        stored = [one for one in self.found if one.format is not None and not one.format.is_computed]
+        tokens = (one.facts.tokens or 0 for one in stored if one.facts is not None)
+        return sum(tokens), sum(one.size or 0 for one in stored)
 
     def check(self, one: Listed) -> None:
         """Check headers and index of a dataset."""
@@ -215,25 +231,26 @@ class Catalog:
             one.severities, one.failure = {"error": 1}, one.failure or str(error)
 
 
+_OF_FACTS = {
+    "format": "format",
+    "dtype": "dtype",
+    "eos_id": "eos",
+    "tokenizer": "name",
+    "first": "first ID",
+    "last": "last ID",
+}
+"""The column of each fact in which datasets can differ."""
+
+
 def record_of(one: Listed) -> dict[str, object]:
     """Return a dataset for an export; facts that were not read are null."""
+    facts = one.facts
+    ends = {"first": None, "last": None} if facts is None else {"first": plain(facts.first), "last": plain(facts.last)}
     return {
         "path": str(one.place),
         "format": None if one.format is None else one.format.name,
-        "sequences": one.sequences,
-        "tokens": one.tokens,
+        **{name: getattr(facts, name, None) for name in ("sequences", "tokens", "dtype", "eos_id", "max_id")},
+        **ends,
         "bytes": one.size,
         "findings": one.severities,
     }
-
-
-def _count(one: Listed, opening: Opening) -> None:
-    """Take the counts of a dataset from what is opened at once."""
-    view = opening.views[0]
-    if view.axis is None:
-        if view.port.whole:
-            one.sequences = view.port.count
-        return
-    if view.name != UNKNOWN:
-        one.sequences = view.port.count
-    one.tokens = view.tokens
