@@ -11,8 +11,8 @@ batch_size = 512
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 from tokfmt.base.options import fit, given_options, hints_of, nearest, option
@@ -27,6 +27,7 @@ Framework = Literal[
     "megatron-core", "megatron-lm", "gpt-neox", "nanoset", "mosaic-streaming", "litdata", "olmo-core", "olmo"
 ]
 _MANY = 1 << 40
+_T = TypeVar("_T")
 _DEPTH = 8  # levels of sources
 _LARGEST = 1e15  # sum of weights
 
@@ -153,6 +154,14 @@ class RunFacts:
     given: ReadOptions
     roots: Roots | None  # None: nothing says where the paths that order files name are
     tree: tuple[SourceTree, ...] = ()
+    _read: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    def once(self, name: str, read: Callable[[RunFacts], _T]) -> _T:
+        """Return what a framework reads of order files, which its sources and its order are made of."""
+        if name not in self._read:
+            self._read[name] = read(self)
+        found: _T = self._read[name]
+        return found
 
     @property
     def cache(self) -> Place:

@@ -35,7 +35,7 @@ _OVERFLOW = "pack_until_overflow"
 def sources(facts: RunFacts) -> list[RunSource]:
     """Return the datasets that the run read, in the order of the blend."""
     if not facts.given.preshuffled:
-        return [one.source for one in _maps(facts)]
+        return [one.source for one in facts.once("maps", _maps)]
     paths = facts.given.data_path or facts.given.train_data_paths
     if len(paths) != 1:
         raise OptionError(
@@ -87,7 +87,7 @@ class GptNeoxOrder(BlendOrder):
     framework = "gpt-neox"
 
     def __init__(self, facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> None:
-        self.maps = _maps(facts)
+        self.maps = facts.once("maps", _maps)
         super().__init__(facts, read, datasets, self.maps[0].length)
         windows = [self.windows(k, *one.files) for k, one in enumerate(self.maps)]
         for k, packed in enumerate(self.maps):

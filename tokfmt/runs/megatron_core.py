@@ -72,8 +72,10 @@ def _cache_of(facts: RunFacts) -> _Cache:
         if not name.endswith("-description.txt"):
             continue
         stem = name.removesuffix("-description.txt")
-        content = _described(there / name)
         parts = stem.split("-")
+        if len(parts) > 2 and parts[2] != wanted:
+            continue
+        content = _described(there / name)
         split = parts[2] if len(parts) > 2 else str(_first(content).get("index_split", "")).rpartition(".")[2].lower()
         if split not in (wanted, ""):
             continue
@@ -147,7 +149,7 @@ def _length(content: Mapping[str, Any], where: Place) -> int:
 
 def sources(facts: RunFacts) -> list[RunSource]:
     """Return the datasets that the descriptions name, in the order of the blend."""
-    cache = _cache_of(facts)
+    cache = facts.once("cache", _cache_of)
     weights = cache.blend.content.get("weights") if cache.blend else None
     found = list[RunSource]()
     for k, one in enumerate(cache.datasets):
@@ -160,7 +162,7 @@ def sources(facts: RunFacts) -> list[RunSource]:
 
 def order(facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> Order:
     """Return the order that the files hold."""
-    return MegatronOrder(facts, read, datasets, _cache_of(facts))
+    return MegatronOrder(facts, read, datasets, facts.once("cache", _cache_of))
 
 
 class MegatronOrder(BlendOrder):

@@ -66,7 +66,7 @@ class Blended(NamedTuple):
 
 def sources(facts: RunFacts) -> list[RunSource]:
     """Return the datasets that the run read, in the order of the blend."""
-    return [one.source for one in _found(facts)[0]]
+    return [one.source for one in facts.once("maps", _found)[0]]
 
 
 def order(facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> Order:
@@ -217,7 +217,7 @@ class MegatronLmOrder(BlendOrder):
     framework = "megatron-lm"
 
     def __init__(self, facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> None:
-        self.maps, blended = _found(facts)
+        self.maps, blended = facts.once("maps", _found)
         super().__init__(facts, read, datasets, self.maps[0].length)
         windows = [self.windows(k, *one.files) for k, one in enumerate(self.maps)]
         which: Integers | None = None

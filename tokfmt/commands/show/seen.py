@@ -6,15 +6,13 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tokfmt.base.options import given_options, nearest
+from tokfmt.base.options import nearest
 from tokfmt.commands.show.show import show
+from tokfmt.commands.show.step import opened_with
 from tokfmt.errors import OptionError
-from tokfmt.files.place import place_of
 from tokfmt.mix import Samples, TokenSource, shortest
 from tokfmt.runs.order import RunSource
 from tokfmt.runs.reader import RunReader
-from tokfmt.source.discover import format_of
-from tokfmt.source.open import open_dataset
 from tokfmt.source.request import EosChoice, Options, SourceRequest
 from tokfmt.wording import counted, printable
 
@@ -83,11 +81,8 @@ def seen(
     """Find the samples that read sequences. `query` is SOURCE#NUMBER, or SOURCE#QUERY with a query of `tokfmt show`. No
     token is read but those that a query looks for.
     """
-    given = dict(given_options(options))
-    if format_of(place_of(path), format).name == "run":
-        given |= {name: str(value) for name, value in (("batch_size", batch_size), ("world_size", world_size)) if value}
-    request = SourceRequest.of(path, format, eos, given, allow_loss=allow_loss, bos=bos)
-    reader = open_dataset(request).reader
+    sizes = {"batch_size": batch_size, "world_size": world_size}
+    reader = opened_with(sizes, path, format, options, eos, bos, allow_loss)[1].reader
     if not isinstance(reader, (Samples, RunReader)):
         raise OptionError(f"{printable(path)}: is neither a recipe of samples nor a run, so that no step read it")
     names = [source.name for source in (reader.order.sources if isinstance(reader, RunReader) else reader.sources)]

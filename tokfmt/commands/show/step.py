@@ -6,7 +6,7 @@ If a source is a recipe, its samples and documents are resolved down to the data
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NotRequired, TypedDict
 
@@ -17,6 +17,7 @@ from tokfmt.commands.search.search import Spelling
 from tokfmt.commands.show.show import Decoding, with_tokenizer
 from tokfmt.core.ragged import Tokens
 from tokfmt.errors import OptionError
+from tokfmt.files.listing import Listing
 from tokfmt.files.place import place_of
 from tokfmt.mix import (
     Ledgers,
@@ -31,9 +32,9 @@ from tokfmt.mix import (
 )
 from tokfmt.runs.reader import Part, RunReader
 from tokfmt.source.discover import format_of
-from tokfmt.source.open import open_dataset
+from tokfmt.source.open import find_one, open_dataset
 from tokfmt.source.request import EosChoice, Options, SourceRequest
-from tokfmt.source.stored import tokenizer_of
+from tokfmt.source.stored import Source, tokenizer_of
 from tokfmt.wording import printable
 
 
@@ -187,14 +188,11 @@ def show_step(
     """Open a recipe and find the parts of the samples of a step, or of one sample. A negative sample number counts from
     the end. A recipe refuses a lead. With `only_ids`, the tokenizer of manifests is not loaded.
     """
-    given = dict(given_options(options))
-    if format_of(place_of(path), format).name == "run":
-        given |= {name: str(value) for name, value in (("batch_size", batch_size), ("world_size", world_size)) if value}
     if (sample is None) == (step is None):
         raise OptionError("no samples are selected. Add --sample K, or --step S with --batch-size B")
     handle = tokenizer_of(tokenizer)
-    request = SourceRequest.of(path, format, eos, given, allow_loss=allow_loss, bos=bos)
-    source = open_dataset(request)
+    sizes = {"batch_size": batch_size, "world_size": world_size}
+    request, source = opened_with(sizes, path, format, options, eos, bos, allow_loss)
     reader = source.reader
     if isinstance(reader, TextRecipe):
         raise reader.unprepared()
@@ -229,6 +227,24 @@ def show_step(
         decoder is not None,
         iter(shown),
     )
+
+
+def opened_with(
+    sizes: Mapping[str, int | None],
+    path: str | os.PathLike[str],
+    format: str | None,  # noqa: A002
+    options: Options,
+    eos: EosChoice,
+    bos: EosChoice,
+    allow_loss: Iterable[str],
+) -> tuple[SourceRequest, Source]:
+    """Open a recipe or a run; the sizes of steps are options of a run."""
+    given = dict(given_options(options))
+    with Listing() as listing:  # a store is asked once
+        if format_of(place_of(path).asking(listing), format).name == "run":
+            given |= {name: str(value) for name, value in sizes.items() if value}
+        request = SourceRequest.of(path, format, eos, given, allow_loss=allow_loss, bos=bos)
+        return request, open_dataset(request, files=find_one(request, listing))
 
 
 def _of_recipe(
