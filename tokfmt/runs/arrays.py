@@ -123,11 +123,15 @@ def stored_npy(path: Place, width: int = 1) -> Stored:
     return Stored(file, header.begin, header.dtype, header.shape[0], width)
 
 
-def stored_raw(path: Place, dtype: str, width: int = 1) -> Stored:
-    """Open a file of integers without a header."""
+def stored_raw(
+    path: Place, dtype: str, width: int = 1, *, count: int | None = None, below: int | None = None
+) -> Stored:
+    """Open a file of integers without a header, of `count` entries `below` a number, if these are known."""
     file = open_file(path)
     each = np.dtype(dtype).itemsize * width
-    return Stored(file, 0, np.dtype(dtype), file.size // each, width)
+    stored = Stored(file, 0, np.dtype(dtype), file.size // each if count is None else count, width)
+    stored.most = None if below is None else below - 1
+    return stored
 
 
 def searched(integers: Integers, first: int = 0, last: int | None = None) -> Iterator[tuple[int, Numbers]]:

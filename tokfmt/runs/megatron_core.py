@@ -36,7 +36,7 @@ from tokfmt.runs.megatron_samples import (
     sizes_of,
     stale_or_repeated,
 )
-from tokfmt.runs.order import Order, RunSource
+from tokfmt.runs.order import Order, RunSource, unlike
 from tokfmt.wording import printable
 
 _DESCRIPTION = 1 << 24  # bytes
@@ -222,15 +222,10 @@ def _rebuilt_unlike(
         ("sample index", windows.samples, fresh[1]),
         ("shuffle index", windows.shuffle, fresh[2]),
     ]
-    unlike = [name for name, ours, theirs in pairs if not are_equal(ours, theirs)]
-    if unlike:
-        yield Finding(
-            "TF815",
-            "warning",
-            str(place),
-            f"Megatron-Core builds another {' and another '.join(unlike)} of these tokens, this seed and this "
-            "length: the tokens were replaced, or other code made them. The answers follow the files",
-        )
+    others = [name for name, ours, theirs in pairs if not are_equal(ours, theirs)]
+    if others:
+        what = f"Megatron-Core builds another {' and another '.join(others)} of these tokens, this seed and this length"
+        yield unlike(place, what)
 
 
 def _are_shares(pair: object) -> bool:

@@ -26,11 +26,10 @@ from tokfmt.runs.arrays import (
     Stored,
     places_of,
     random_permutation,
-    repeated,
     stored_npy,
 )
 from tokfmt.runs.facts import RunFacts
-from tokfmt.runs.order import Batches, Order, Pieces, RunSource
+from tokfmt.runs.order import Batches, Order, Pieces, RunSource, repeats
 from tokfmt.wording import printable
 
 _EMPTY = 1 << 20  # empty documents in a window, at most
@@ -83,60 +82,35 @@ class Windows:
     def pieces(self, numbers: Numbers, rows: Numbers) -> Pieces:
         """Return the pieces of samples. `rows` are the indexes of these samples among those asked for."""
         at = self.shuffle.take(numbers)
-        if len(at) and int(at.max()) + 1 >= len(self.samples):
-            raise CorruptError(
-                self.where,
-                "the shuffle index names a window that the sample index does not have",
-                expected=f"below {len(self.samples) - 1:,}",
-                found=int(at.max()),
-            )
+        self._check(at, 0, len(self.samples) - 2, "the shuffle index names a window that is not in the sample index")
         low, high = self.samples.take(at), self.samples.take(at + 1)
         counts = high[:, 0] - low[:, 0] + 1
-        if len(counts) and not 1 <= int(counts.min()) <= int(counts.max()) <= self.seq_len + _EMPTY:
-            raise CorruptError(
-                self.where,
-                "the sample index does not rise by the documents of a window",
-                expected=f"1 to {self.seq_len + _EMPTY:,} documents",
-                found=int(counts.min()) if int(counts.min()) < 1 else int(counts.max()),
-                remedy="Copy it again",
-            )
+        self._check(counts, 1, self.seq_len + _EMPTY, "the sample index does not rise by the documents of a window")
         total = int(counts.sum())
         before = np.cumsum(counts) - counts
         inside = np.arange(total) - np.repeat(before, counts)
         places = np.repeat(low[:, 0], counts) + inside
-        if total and int(places.max()) >= len(self.documents):
-            raise CorruptError(
-                self.where,
-                "the sample index leads beyond the document index",
-                expected=f"below {len(self.documents):,}",
-                found=int(places.max()),
-                remedy="The files are of two runs, or the tokens were replaced",
-            )
+        self._check(places, 0, len(self.documents) - 1, "the sample index leads beyond the document index")
         document = self.documents.take(places)
-        if total and int(document.max()) >= self.dataset.spans.count:
-            raise CorruptError(
-                self.where,
-                "the document index names a document that the source does not have",
-                expected=f"below {self.dataset.spans.count:,}",
-                found=int(document.max()),
-                remedy="The tokens were replaced after the index was made",
-            )
+        self._check(document, 0, self.dataset.spans.count - 1, "the document index names a document that is not there")
         begins, ends = self.dataset.spans.extents_of(document)[:2]
         sizes = ends - begins
         start, stop = np.zeros(total, np.int64), sizes.copy()
         start[before] = low[:, 1]
         stop[before + counts - 1] = high[:, 1] + self.extra
-        if total and (bool((start < 0).any()) or bool((stop > sizes).any())):
-            wrong = int(np.argmax((stop > sizes) | (start < 0)))
-            raise CorruptError(
-                self.where,
-                f"the sample index leads beyond the end of document {int(document[wrong]):,}",
-                expected=f"at most {int(sizes[wrong]):,} tokens",
-                found=int(stop[wrong]),
-                remedy="The tokens were replaced after the index was made: these are not the samples of the run",
-            )
+        self._check(start, 0, sizes, "the sample index leads beyond a document")
+        self._check(stop, 0, sizes, "the sample index leads beyond a document")
         length = np.maximum(stop - start, 0)
         return Pieces(np.repeat(rows, counts), np.full(total, self.source, np.int64), begins + start, length)
+
+    def _check(self, found: Numbers, low: int, high: int | Numbers, what: str) -> None:
+        """Raise the error of an index that leads elsewhere than `low` to `high`."""
+        wrong = (found < low) | (found > high)
+        if wrong.any():
+            k = int(np.argmax(wrong))
+            expected = f"{low:,} to {int(np.broadcast_to(high, len(found))[k]):,}"
+            remedy = "The files are of two runs, or the tokens were replaced after they were made"
+            raise CorruptError(self.where, what, expected=expected, found=int(found[k]), remedy=remedy)
 
     def holding(self, sequence: int, start: int, stop: int) -> Numbers:
         """Return the samples that read some tokens of a sequence. `start` and `stop` are on the stored axis."""
@@ -345,14 +319,8 @@ def stale_or_repeated(
     windows: Windows, bounds: tuple[int, int], title: str, documents: Place, shuffle: Place, *, deep: bool
 ) -> Iterator[Finding]:
     """Compare the indexes of a source with its tokens. `bounds` are the documents of the split."""
-    if deep and (wrong := repeated(windows.shuffle)) is not None:
-        yield Finding(
-            "TF813",
-            "error",
-            str(shuffle),
-            f"the shuffle index is not a permutation of the windows: some of the entries {wrong[0]:,} to {wrong[1]:,} "
-            "repeat others, or lead beyond the windows, so that some samples were read twice or never",
-        )
+    if deep:
+        yield from repeats(shuffle, windows.shuffle)
     first, last = bounds
     per = int(sizes_of(windows.dataset)[first:last].sum())
     epochs = len(windows.documents) // max(last - first, 1)

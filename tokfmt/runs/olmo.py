@@ -151,8 +151,7 @@ class OlmoOrder(EpochOrder):
         self.whole = (count if drop_last else count + world - 1) // world * world
         for place in (facts.cache / "global_indices.npy", facts.cache / "train_data" / "global_indices.npy"):
             if self.file is None and place.is_file():
-                self.file = self.keep(stored_raw(place, "<u4"))
-                self.file.most = count - 1
+                self.file = self.keep(stored_raw(place, "<u4", below=count))
         if self.file is None:
             stated(facts, "seed", self.seed, f"{_CONFIG} (data.seed, or seed)")
         elif self.seed is None:
@@ -203,10 +202,9 @@ class OlmoOrder(EpochOrder):
         if deep and self.seed is not None and not any(self._is_of(self.file, epoch) for epoch in epochs):
             yield Finding(
                 "TF815",
-                "error",
+                "warning",
                 str(self.file.file.path),
-                f"the order is of none of the epochs 0 to {epochs[-1]:,} by the seed {self.seed:,}. The answers follow "
-                "the seed",
+                f"the order is of none of the epochs 0 to {epochs[-1]:,} by the seed {self.seed:,}, which answers",
             )
 
     def _is_of(self, file: Stored, epoch: int) -> bool:

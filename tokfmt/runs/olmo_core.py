@@ -23,17 +23,17 @@ from typing import NamedTuple
 import numpy as np
 
 from tokfmt.core.findings import Finding, Problem
-from tokfmt.errors import CorruptError, FormatError, OptionError
+from tokfmt.errors import FormatError, OptionError
 from tokfmt.files.file import matching, names_in
 from tokfmt.model.dataset import Dataset
-from tokfmt.runs.arrays import Held, Integers, Numbers, Stored, are_equal, repeated, stored_raw
+from tokfmt.runs.arrays import Held, Integers, Numbers, Stored, are_equal, stored_raw
 from tokfmt.runs.epochs import MOST, Entries, EpochOrder, shuffled, stated
 from tokfmt.runs.facts import RunFacts
 from tokfmt.runs.instances import Documents, Slices, stale_documents
 from tokfmt.runs.olmo import slices_of
 from tokfmt.runs.olmo_core_data import CONFIG, Files, Mixed, kind_of, length_of, mixture, sources
 from tokfmt.runs.olmo_core_vsl import VslOrder
-from tokfmt.runs.order import Order, Pieces, RunSource
+from tokfmt.runs.order import Order, Pieces, RunSource, repeats, unlike
 from tokfmt.wording import printable
 
 __all__ = ["order", "sources"]
@@ -178,16 +178,8 @@ class OlmoCoreOrder(EpochOrder):
         """Return the order file of an epoch, if there is one."""
         name = self.shuffle.names.get(epoch, self.shuffle.names.get(0))
         if name is not None and epoch not in self._stored:
-            file = self._stored[epoch] = self.keep(stored_raw(self.where.cache / name, "<u4"))
-            file.most = self.data.count - 1
-            if len(file) != self.shuffle.size:
-                raise CorruptError(
-                    file.file.path,
-                    "has another number of entries than its name states",
-                    expected=f"{self.shuffle.size:,}",
-                    found=f"{len(file):,}",
-                    remedy="Copy it again",
-                )
+            file = stored_raw(self.where.cache / name, "<u4", count=self.shuffle.size, below=self.data.count)
+            self._stored[epoch] = self.keep(file)
         return self._stored.get(epoch)
 
     def _built(self, epoch: int) -> Held:
@@ -217,30 +209,16 @@ class OlmoCoreOrder(EpochOrder):
     # Checks
 
     def look(self, *, deep: bool) -> Iterator[Finding | Problem]:
-        shuffle, data = self.shuffle, self.data
+        shuffle, data, size = self.shuffle, self.data, self.shuffle.size
         for epoch in shuffle.names:
             file = self._file(epoch)
             if file is None or not deep:
                 continue
-            if shuffle.strategy != "interleaved_source" and (wrong := repeated(file)) is not None:
-                yield Finding(
-                    "TF813",
-                    "error",
-                    str(file.file.path),
-                    f"the order is not a permutation of the instances: some of the entries {wrong[0]:,} to "
-                    f"{wrong[1]:,} repeat others, so that some instances were read twice or never",
-                )
-            elif shuffle.size <= MOST and not are_equal(
-                file, Entries(self._built(epoch), 0, shuffle.size, shuffle.size, self._chunk)
-            ):
-                yield Finding(
-                    "TF815",
-                    "error",
-                    str(file.file.path),
-                    "the order is not the one of this seed and these sources: the file may be of other sources with as "
-                    "many instances, as its name states only their sum, or other code made it. The answers follow the "
-                    "file",
-                )
+            found = [] if shuffle.strategy == "interleaved_source" else list(repeats(file.file.path, file))
+            yield from found
+            built = Entries(self._built(epoch), 0, size, size, self._chunk) if size <= MOST and not found else None
+            if built is not None and not are_equal(file, built):
+                yield unlike(file.file.path, "the order is not the one of this seed and these sources")
         if isinstance(data, Mixed):
             yield from self._drawn_unlike(data)
         if isinstance(data, Documents) and deep:
@@ -248,14 +226,10 @@ class OlmoCoreOrder(EpochOrder):
 
     def _drawn_unlike(self, data: Mixed) -> Iterator[Finding]:
         """Compare what a mix draws with what the run drew."""
-        files = [stored_raw(path, "<u4") for path in matching(self.where.cache / "SamplingInstanceSource", "*.npy")]
+        there = self.where.cache / "SamplingInstanceSource"
+        files = [self.keep(stored_raw(path, "<u4")) for path in matching(there, "*.npy")]
         for k, draw in enumerate(data.draws if files else ()):
             if not any(are_equal(Held(draw), file) for file in files):
-                yield Finding(
-                    "TF815",
-                    "error",
-                    str(self.where.cache / "SamplingInstanceSource"),
-                    f"no file has the instances that source {k:,} of the mixes draws by its ratio and seed",
+                yield unlike(
+                    there, f"no file has the instances that source {k:,} of the mixes draws by its ratio and seed"
                 )
-        for file in files:
-            file.close()

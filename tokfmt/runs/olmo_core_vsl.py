@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.findings import Finding, Problem
-from tokfmt.errors import CorruptError, FormatError, OptionError
+from tokfmt.errors import FormatError, OptionError
 from tokfmt.files.file import names_in
 from tokfmt.files.place import Place
 from tokfmt.model.dataset import Dataset
@@ -26,12 +26,13 @@ from tokfmt.runs.arrays import Held, Integers, Numbers, Stored, are_equal, searc
 from tokfmt.runs.epochs import EpochOrder
 from tokfmt.runs.facts import RunFacts
 from tokfmt.runs.olmo_core_data import CONFIG, Files
-from tokfmt.runs.order import Batches, Pieces, RunSource
+from tokfmt.runs.order import Batches, Pieces, RunSource, unlike
 from tokfmt.wording import printable
 
 _BUCKET = re.compile(r"bucket(\d{1,8})-indices\.npy")
 _DATASET = re.compile(r"dataset-[0-9a-f]{64}")
 _KNOWN = re.compile(r"vsl-natural|vsl-grow-p2-(\d{1,4})-cycle")
+_EPOCH = re.compile(r"(global_batch|instance)_indices_\w+_epoch(\d{1,9})_seed\d+\.npy")
 _BATCHES = re.compile(r"global_batch_indices_bz(\d{1,18})_epoch\d+_seed(\d{1,18})\.npy")
 
 
@@ -101,11 +102,7 @@ class VslOrder(EpochOrder):
         return seeds.pop()
 
     def _opened(self, path: Place, below: int, count: int | None = None) -> Stored:
-        file = self.keep(stored_raw(path, "<u4"))
-        file.most = below - 1
-        if count is not None and len(file) != count:
-            raise CorruptError(path, "has another number of entries", expected=f"{count:,}", found=f"{len(file):,}")
-        return file
+        return self.keep(stored_raw(path, "<u4", count=count, below=below))
 
     # Entries
 
@@ -114,21 +111,11 @@ class VslOrder(EpochOrder):
 
     def _batches_of(self, epoch: int) -> tuple[Numbers, Numbers, Numbers]:
         """Return how many samples an epoch has before each batch, its bucket, and where its samples begin in that."""
+        drawn = self._built(epoch).astype(np.int64)
         if self._name(epoch) in self.names:
-            file = stored_raw(self.folder / self._name(epoch), "<u4")
-            file.most = self.steps - 1
-            drawn = file.read(0, len(file))
+            file = stored_raw(self.folder / self._name(epoch), "<u4", count=self.steps, below=self.steps)
+            drawn = file.read(0, self.steps)
             file.close()
-        else:
-            drawn = self._built(epoch).astype(np.int64)
-        if len(drawn) != self.steps:
-            raise CorruptError(
-                self.folder / self._name(epoch),
-                "has another number of batches than the buckets",
-                expected=f"{self.steps:,}",
-                found=f"{len(drawn):,}",
-                remedy="Copy the whole work_dir",
-            )
         firsts = np.cumsum(self.each) - self.each
         bucket = np.searchsorted(np.cumsum(self.each), drawn, side="right")
         sizes = self.sizes[bucket]
@@ -171,22 +158,13 @@ class VslOrder(EpochOrder):
                     where = str(bucket.file.path)
                     yield Finding("TF814", "error", where, "the order is stale: it lists instances of other lengths")
                     break
-        for epoch in sorted(
-            {int(match[1]) for match in map(re.compile(r".*_epoch(\d{1,9})_.*").fullmatch, self.names) if match}
-        ):
-            pairs = [(self._shuffle(k, epoch), self._shuffled(k, epoch)) for k in range(len(self.widths))]
-            is_alike = all(are_equal(theirs, ours) for theirs, ours in pairs)
-            firsts = np.cumsum(self.each) - self.each
+        for epoch in sorted({int(match[2]) for match in map(_EPOCH.fullmatch, self.names) if match}):
+            alike = [are_equal(self._shuffle(k, epoch), self._shuffled(k, epoch)) for k in range(len(self.widths))]
             _, of, starts = self._batches_of(epoch)
-            if is_alike and np.array_equal(firsts[of] + starts // self.sizes[of], self._built(epoch)):
-                continue
-            yield Finding(
-                "TF815",
-                "error",
-                str(self.folder / self._name(epoch)),
-                f"the batches of epoch {epoch:,} are not those of this seed and these buckets: the files are damaged, "
-                "or other code made them. The answers follow the files",
-            )
+            batches = (np.cumsum(self.each) - self.each)[of] + starts // self.sizes[of]
+            if not all(alike) or not np.array_equal(batches, self._built(epoch)):
+                what = f"the batches of epoch {epoch:,} are not those of this seed and these buckets"
+                yield unlike(self.folder / self._name(epoch), what)
 
 
 class _Entries:

@@ -23,7 +23,7 @@ from tokfmt.core.findings import Finding, Problem
 from tokfmt.errors import OptionError
 from tokfmt.files.place import Place
 from tokfmt.model.dataset import Dataset
-from tokfmt.runs.arrays import Numbers, Stored
+from tokfmt.runs.arrays import Integers, Numbers, Stored, repeated
 from tokfmt.runs.facts import ReadOptions
 
 
@@ -156,6 +156,24 @@ def _growing(given: ReadOptions) -> list[tuple[int, int]]:
             sizes.append((consumed, size))
         consumed += size
     return [*sizes, (consumed, given.batch_size)]
+
+
+def repeats(path: Place, order: Integers) -> Iterator[Finding]:
+    """Yield the finding of an order that is not a permutation."""
+    if (wrong := repeated(order)) is not None:
+        yield Finding(
+            "TF813",
+            "error",
+            str(path),
+            f"the order is not a permutation: some of the entries {wrong[0]:,} to {wrong[1]:,} repeat others, or lead "
+            "beyond its length, so that some samples were read twice or never",
+        )
+
+
+def unlike(path: Place, what: str) -> Finding:
+    """Return the finding of an order that is not what the framework builds."""
+    why = "the tokens or the sources were replaced, or other code made the files"
+    return Finding("TF815", "warning", str(path), f"{what}: {why}. The answers follow the files")
 
 
 class Order(ABC):
