@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -82,10 +82,25 @@ def longest_of(datasets: Sequence[Dataset]) -> int:
     )
 
 
+class Instances(Protocol):
+    """The instances of a dataset of a framework."""
+
+    @property
+    def count(self) -> int:
+        """The number of instances."""
+
+    def pieces(self, numbers: Numbers, rows: Numbers) -> Pieces:
+        """Return the pieces of instances. `rows` are the indexes of their samples."""
+
+    def holding(self, source: int, sequence: int, start: int, stop: int) -> Numbers:
+        """Return the instances with some of the tokens `start <= p < stop` of a source, those of a sequence of it."""
+
+
 class EpochOrder(Order):
     """The order of a stretch of a run, which began in some epoch after some of its entries."""
 
     is_contiguous = True  # each rank reads consecutive entries of a step; else every `world_size`-th
+    data: Instances
     epoch_of_start: int  # the epoch in which this stretch began
     head: int  # entries of that epoch that the stretch has
     per: int  # entries of each epoch after it
@@ -142,14 +157,6 @@ class EpochOrder(Order):
     def entries(self, epoch: int) -> Integers:
         """Return the entries of an epoch, in the order of steps: of the first one, those that the stretch has."""
 
-    @abstractmethod
-    def instances(self, numbers: Numbers, rows: Numbers) -> Pieces:
-        """Return the pieces of instances. `rows` are the indexes of their samples."""
-
-    @abstractmethod
-    def holding(self, source: int, sequence: int, start: int, stop: int) -> Numbers:
-        """Return the instances with some of the tokens `start <= p < stop` of a source."""
-
     def _entries(self, epoch: int) -> Integers:
         held = self._epoch  # another thread may replace it
         if held[0] != epoch:
@@ -177,10 +184,10 @@ class EpochOrder(Order):
     def pieces(self, samples: Numbers) -> Pieces:
         numbers = self.numbers(samples)
         rows = np.flatnonzero(numbers >= 0)
-        return self.instances(numbers[rows], rows)
+        return self.data.pieces(numbers[rows], rows)
 
     def seen(self, source: int, sequence: int, start: int, stop: int) -> Numbers:
-        wanted = self.holding(source, sequence, start, stop)
+        wanted = self.data.holding(source, sequence, start, stop)
         found = [begin + places_of(self._entries(epoch), wanted) for epoch, begin in self._begins()]
         samples = np.concatenate([np.empty(0, np.int64), *found])
         return samples[samples < self.count]

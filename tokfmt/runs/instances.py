@@ -1,4 +1,4 @@
-"""Instances of runs: slices of files, as OLMo and Nanoset cut them, and documents that order files list."""
+"""Instances of runs: slices of files, sequences of sources, and documents that order files list."""
 
 from __future__ import annotations
 
@@ -36,14 +36,38 @@ class Slices:
         start = self._begins[file] + (numbers - self._firsts[file]) * self.width
         return Pieces(rows, self._sources[file], start, np.full(len(numbers), self.width))
 
-    def holding(self, source: int, start: int, stop: int) -> Numbers:
+    def holding(self, source: int, sequence: int, start: int, stop: int) -> Numbers:  # noqa: ARG002
         """Return the instances with some of the tokens `start <= p < stop` of a source."""
-        found = [np.empty(0, np.int64)]
-        for file in np.flatnonzero(self._sources == source).tolist():
-            begin, count, first = int(self._begins[file]), int(self._counts[file]), int(self._firsts[file])
-            low, high = max(0, (start - begin) // self.width), min(count, -((begin - stop) // self.width))
-            found.append(first + np.arange(low, max(low, high)))
-        return np.concatenate(found)
+        low = np.maximum((start - self._begins) // self.width, 0)
+        high = np.minimum(-((self._begins - stop) // self.width), self._counts)
+        files = np.flatnonzero((self._sources == source) & (low < high))
+        parts = [np.arange(*interval) for interval in zip(low[files].tolist(), high[files].tolist(), strict=True)]
+        counts = [len(part) for part in parts]
+        found: Numbers = np.repeat(self._firsts[files], counts) + np.concatenate([np.empty(0, np.int64), *parts])
+        return found
+
+
+class Sequences:
+    """Instances that are the sequences of sources, cut at `most` tokens."""
+
+    def __init__(self, datasets: Sequence[Dataset], most: int) -> None:
+        self.datasets, self.most = datasets, most
+        self.firsts = np.cumsum([0, *(one.spans.count for one in datasets)])
+        self.count = int(self.firsts[-1])
+
+    def pieces(self, numbers: Numbers, rows: Numbers) -> Pieces:
+        """Return the pieces of instances. `rows` are the indexes of their samples."""
+        source = np.searchsorted(self.firsts, numbers, side="right") - 1
+        start, length = np.empty(len(numbers), np.int64), np.empty(len(numbers), np.int64)
+        for k in np.unique(source).tolist():
+            mine = source == k
+            begins, ends = self.datasets[k].spans.extents_of(numbers[mine] - self.firsts[k])[:2]
+            start[mine], length[mine] = begins, np.minimum(ends - begins, self.most)
+        return Pieces(rows, source, start, length)
+
+    def holding(self, source: int, sequence: int, start: int, stop: int) -> Numbers:  # noqa: ARG002
+        """Return the instance of a sequence of a source."""
+        return np.array([self.firsts[source] + sequence])
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +123,7 @@ class Documents:
         _check(group.documents, (stop < start) | (stop > group.ends[file + 1]), documents)
         return Pieces(documents, group.sources[file], start - group.ends[file], stop - start)
 
-    def holding(self, source: int, start: int, stop: int) -> Numbers:
+    def holding(self, source: int, sequence: int, start: int, stop: int) -> Numbers:  # noqa: ARG002
         """Return the instances with some of the tokens `start <= p < stop` of a source."""
         found = [np.empty(0, np.int64)]
         for first, group in zip(self.firsts.tolist(), self.groups, strict=True):

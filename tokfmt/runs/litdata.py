@@ -26,7 +26,8 @@ from tokfmt.model.dataset import Dataset
 from tokfmt.runs.arrays import Held, Integers, Numbers
 from tokfmt.runs.epochs import MOST, EpochOrder, longest_of, stated
 from tokfmt.runs.facts import RunFacts, weights_of
-from tokfmt.runs.order import Order, Pieces, RunSource
+from tokfmt.runs.instances import Sequences, Slices
+from tokfmt.runs.order import Order, RunSource
 
 _MOST_PLACES = 1 << 20  # workers of all ranks, and samples of a step
 _BLOCK = 256  # samples that are shuffled together, unless the run says otherwise
@@ -74,7 +75,6 @@ class LitDataOrder(EpochOrder):
             )
         chunks = [self._chunks(one.paths[0], dataset) for one, dataset in zip(read, datasets, strict=True)]
         self.ends = [np.cumsum([0, *sizes]) for sizes, _ in chunks]  # samples of each folder before a chunk
-        self.begins = [begins for _, begins in chunks]  # where the chunks are on its axis
         self.firsts = np.cumsum([0, *(int(ends[-1]) for ends in self.ends)])
         if max(self.world_size * self.workers, together) > _MOST_PLACES or self.firsts[-1] > MOST:
             raise OptionError(
@@ -87,6 +87,9 @@ class LitDataOrder(EpochOrder):
         self.seq_len = longest_of(datasets) if self.block is None else self.block - 1
         self.is_packed = self.block is not None
         self.extra = int(self.is_packed)
+        self.data = Sequences(datasets, self.seq_len)
+        if self.block is not None:
+            self.data = Slices([(k, begins, sizes) for k, (sizes, begins) in enumerate(chunks)], self.block)
         self.start(1, len(self._table(1)))
         self.facts = {"samples of an epoch": self.per, "workers of a rank": self.workers}
         if given.num_workers is None:
@@ -108,32 +111,6 @@ class LitDataOrder(EpochOrder):
 
     def entries(self, epoch: int) -> Integers:
         return Held(self._table(epoch)[self.skipped if epoch == self.epoch_of_start else 0 :])
-
-    def instances(self, numbers: Numbers, rows: Numbers) -> Pieces:
-        source = np.searchsorted(self.firsts, numbers, side="right") - 1
-        start, length = np.empty(len(numbers), np.int64), np.empty(len(numbers), np.int64)
-        for k in np.unique(source).tolist():
-            mine = source == k
-            inside = numbers[mine] - self.firsts[k]
-            if self.block is None:
-                begins, ends = self.datasets[k].spans.extents_of(inside)[:2]
-                start[mine], length[mine] = begins, ends - begins
-            else:
-                chunk = np.searchsorted(self.ends[k], inside, side="right") - 1
-                start[mine] = self.begins[k][chunk] + (inside - self.ends[k][chunk]) * self.block
-                length[mine] = self.block
-        return Pieces(rows, source, start, length)
-
-    def holding(self, source: int, sequence: int, start: int, stop: int) -> Numbers:
-        if self.block is None:
-            return np.array([self.firsts[source] + sequence])
-        found = [np.empty(0, np.int64)]
-        begins, ends = self.begins[source], self.ends[source]
-        for chunk in range(int(np.searchsorted(begins, start, side="right")) - 1, int(np.searchsorted(begins, stop))):
-            low, high = (start - begins[chunk]) // self.block, -((begins[chunk] - stop) // self.block)
-            found.append(np.arange(ends[chunk] + max(low, 0), min(ends[chunk] + high, ends[chunk + 1])))
-        holding: Numbers = self.firsts[source] + np.concatenate(found)
-        return holding
 
     # Epochs
 

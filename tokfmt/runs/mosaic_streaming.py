@@ -24,7 +24,8 @@ from tokfmt.model.dataset import Dataset
 from tokfmt.runs.arrays import Held, Integers, Numbers
 from tokfmt.runs.epochs import MOST, EpochOrder, longest_of, stated
 from tokfmt.runs.facts import RunFacts, weights_of
-from tokfmt.runs.order import Order, Pieces, RunSource
+from tokfmt.runs.instances import Sequences
+from tokfmt.runs.order import Order, RunSource
 
 _MOST_PLACES = 1 << 20  # canonical nodes, and places of a batch of all workers
 _CONFIG = "the configuration of the run (train_loader of LLM Foundry, the arguments of StreamingDataset)"
@@ -77,6 +78,7 @@ class StreamingOrder(EpochOrder):
                 name="num_canonical_nodes",
             )
         self.seq_len = given.sequence_length or longest_of(datasets)
+        self.data = Sequences(datasets, self.seq_len)
         self.start(0, len(self._table(0, 0)), lambda epoch, skipped: len(self._table(epoch, skipped)))
         self.facts = {
             "shuffle": given.shuffle_algo if self.shuffled else "none",
@@ -88,18 +90,6 @@ class StreamingOrder(EpochOrder):
 
     def entries(self, epoch: int) -> Integers:
         return Held(self._table(epoch, self.skipped if epoch == self.epoch_of_start else 0))
-
-    def instances(self, numbers: Numbers, rows: Numbers) -> Pieces:
-        source = np.searchsorted(self.firsts, numbers, side="right") - 1
-        start, length = np.empty(len(numbers), np.int64), np.empty(len(numbers), np.int64)
-        for k in np.unique(source).tolist():
-            mine = source == k
-            begins, ends = self.datasets[k].spans.extents_of(numbers[mine] - self.firsts[k])[:2]
-            start[mine], length[mine] = begins, np.minimum(ends - begins, self.seq_len)
-        return Pieces(rows, source, start, length)
-
-    def holding(self, source: int, sequence: int, start: int, stop: int) -> Numbers:  # noqa: ARG002
-        return np.array([self.firsts[source] + sequence])
 
     # Streams
 

@@ -86,8 +86,8 @@ class NanosetOrder(Order):
     def pieces(self, samples: Numbers) -> Pieces:
         return self.slices.pieces(self.entries[samples % self.epoch], np.arange(len(samples)))
 
-    def seen(self, source: int, sequence: int, start: int, stop: int) -> Numbers:  # noqa: ARG002
-        entries = np.flatnonzero(np.isin(self.entries, self.slices.holding(source, start, stop)))
+    def seen(self, source: int, sequence: int, start: int, stop: int) -> Numbers:
+        entries = np.flatnonzero(np.isin(self.entries, self.slices.holding(source, sequence, start, stop)))
         passes = np.arange(self.first // self.epoch, -(-self.count // self.epoch))
         found: Numbers = (passes[:, None] * self.epoch + entries).reshape(-1)
         return found[(found >= self.first) & (found < self.count)]

@@ -35,7 +35,7 @@ from tokfmt.runs.arrays import Held, Integers, Numbers, Stored, are_equal, store
 from tokfmt.runs.epochs import Entries, EpochOrder, shuffled, stated
 from tokfmt.runs.facts import RunFacts
 from tokfmt.runs.instances import Slices
-from tokfmt.runs.order import Batches, Order, Pieces, RunSource
+from tokfmt.runs.order import Batches, Order, RunSource
 from tokfmt.wording import printable
 
 _CONFIG = "config.yaml of the run"
@@ -110,16 +110,16 @@ class OlmoOrder(EpochOrder):
         super().__init__(facts, read, datasets)
         given = facts.given
         self.seq_len = stated(facts, "sequence_length", given.sequence_length, f"{_CONFIG} (model.max_sequence_length)")
-        self.slices = slices_of(facts, read, datasets, self.seq_len)
-        if not self.slices.count:
+        self.data = slices_of(facts, read, datasets, self.seq_len)
+        if not self.data.count:
             raise OptionError(
                 f"{printable(facts.where)}: no file has {self.seq_len:,} tokens. State sequence_length of the run",
                 name="sequence_length",
             )
-        self.facts = {"instances": self.slices.count}
+        self.facts = {"instances": self.data.count}
         self.file: Stored | None = None
         self.table: NDArray[np.int32] | None = None
-        if record := _record(facts.cache, self.slices.count):
+        if record := _record(facts.cache, self.data.count):
             self._of_record(record)
         else:
             self._of_epochs(facts)
@@ -138,7 +138,7 @@ class OlmoOrder(EpochOrder):
         self.table = record.table.reshape(-1)
 
     def _of_epochs(self, facts: RunFacts) -> None:
-        given, count, world = facts.given, self.slices.count, self.world_size
+        given, count, world = facts.given, self.data.count, self.world_size
         batch = self.together(facts, f"{_CONFIG} (global_train_batch_size)")
         drop_last = stated(facts, "drop_last", given.drop_last, f"{_CONFIG} (data.drop_last)")
         if count < world:
@@ -170,7 +170,7 @@ class OlmoOrder(EpochOrder):
             raise CorruptError(
                 file.file.path,
                 "has another number of instances than the token files",
-                expected=f"{self.whole:,} ({self.slices.count:,} for {self.world_size:,} ranks)",
+                expected=f"{self.whole:,} ({self.data.count:,} for {self.world_size:,} ranks)",
                 found=f"{len(file):,}",
                 remedy="State paths, sequence_length, world_size and drop_last as of that run",
             )
@@ -181,18 +181,12 @@ class OlmoOrder(EpochOrder):
         is_first = epoch == self.epoch_of_start
         skipped, size = (self.skipped, self.head) if is_first else (0, self.per)
         if self.seed is not None:
-            return Entries(shuffled(self.slices.count, self.seed + epoch), skipped, self.whole, size)
+            return Entries(shuffled(self.data.count, self.seed + epoch), skipped, self.whole, size)
         if self.file is None or not is_first:
             raise OptionError(
                 f"the order file holds one epoch. Add seed, which {_CONFIG} has (data.seed, or seed)", name="seed"
             )
         return Entries(self.file, skipped, self.whole, size)
-
-    def instances(self, numbers: Numbers, rows: Numbers) -> Pieces:
-        return self.slices.pieces(numbers, rows)
-
-    def holding(self, source: int, sequence: int, start: int, stop: int) -> Numbers:  # noqa: ARG002
-        return self.slices.holding(source, start, stop)
 
     def look(self, *, deep: bool) -> Iterator[Finding | Problem]:
         if self.file is None:
@@ -208,7 +202,7 @@ class OlmoOrder(EpochOrder):
             )
 
     def _is_of(self, file: Stored, epoch: int) -> bool:
-        order = Entries(shuffled(self.slices.count, (self.seed or 0) + epoch), 0, self.whole, self.whole)
+        order = Entries(shuffled(self.data.count, (self.seed or 0) + epoch), 0, self.whole, self.whole)
         return are_equal(order, file)
 
 

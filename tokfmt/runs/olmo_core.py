@@ -26,14 +26,14 @@ from tokfmt.core.findings import Finding, Problem
 from tokfmt.errors import FormatError, OptionError
 from tokfmt.files.file import matching, names_in
 from tokfmt.model.dataset import Dataset
-from tokfmt.runs.arrays import Held, Integers, Numbers, Stored, are_equal, stored_raw
+from tokfmt.runs.arrays import Held, Integers, Stored, are_equal, stored_raw
 from tokfmt.runs.epochs import MOST, Entries, EpochOrder, shuffled, stated
 from tokfmt.runs.facts import RunFacts
 from tokfmt.runs.instances import Documents, Slices, stale_documents
 from tokfmt.runs.olmo import slices_of
 from tokfmt.runs.olmo_core_data import CONFIG, Files, Mixed, kind_of, length_of, mixture, sources
 from tokfmt.runs.olmo_core_vsl import VslOrder
-from tokfmt.runs.order import Order, Pieces, RunSource, repeats, unlike
+from tokfmt.runs.order import Order, RunSource, repeats, unlike
 from tokfmt.wording import printable
 
 __all__ = ["order", "sources"]
@@ -98,6 +98,7 @@ class OlmoCoreOrder(EpochOrder):
         self.seq_len = length_of(facts, {one.length for one in found if one.length is not None})
         self.batch = self.together(facts, f"{CONFIG}: global_batch_size / sequence_length")
         self.data, self.shuffle = self._fitting(found)
+        self.is_packed = not isinstance(self.data, Documents)
         self.start(1, self.shuffle.size // self.batch * self.batch, whole=self.batch, from_start=True)
         self.from_files = self._file(self.epoch_of_start) is not None
         self.facts = {"dataset": self.kind, "instances": self.data.count}
@@ -199,12 +200,6 @@ class OlmoCoreOrder(EpochOrder):
             else:
                 built[first : first + sizes[k]] = shuffled(sizes[k], seed + k).array + first
         return Held(built)
-
-    def instances(self, numbers: Numbers, rows: Numbers) -> Pieces:
-        return self.data.pieces(numbers, rows)
-
-    def holding(self, source: int, sequence: int, start: int, stop: int) -> Numbers:  # noqa: ARG002
-        return self.data.holding(source, start, stop)
 
     # Checks
 

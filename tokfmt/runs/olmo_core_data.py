@@ -196,9 +196,9 @@ class Mixed:
         """Return the pieces of instances. `rows` are the indexes of their samples."""
         return self.slices.pieces(self.drawn[numbers].astype(np.int64), rows)
 
-    def holding(self, source: int, start: int, stop: int) -> Numbers:
+    def holding(self, source: int, sequence: int, start: int, stop: int) -> Numbers:
         """Return the instances with some of the tokens `start <= p < stop` of a source."""
-        return np.flatnonzero(np.isin(self.drawn, self.slices.holding(source, start, stop)))
+        return np.flatnonzero(np.isin(self.drawn, self.slices.holding(source, sequence, start, stop)))
 
     def _of(self, tree: SourceTree) -> NDArray[np.uint32]:
         if not tree.inner:

@@ -26,7 +26,7 @@ from tokfmt.runs.arrays import Held, Integers, Numbers, Stored, are_equal, searc
 from tokfmt.runs.epochs import EpochOrder
 from tokfmt.runs.facts import RunFacts
 from tokfmt.runs.olmo_core_data import CONFIG, Files
-from tokfmt.runs.order import Batches, Pieces, RunSource, unlike
+from tokfmt.runs.order import Batches, RunSource, unlike
 from tokfmt.wording import printable
 
 _BUCKET = re.compile(r"bucket(\d{1,8})-indices\.npy")
@@ -40,6 +40,7 @@ class VslOrder(EpochOrder):
     """The order of batches of samples of variable length."""
 
     framework = "olmo-core"
+    is_packed = False
 
     def __init__(self, facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> None:
         super().__init__(facts, read, datasets)
@@ -142,12 +143,6 @@ class VslOrder(EpochOrder):
     def entries(self, epoch: int) -> Integers:
         shuffles = [self._shuffle(k, epoch) for k in range(len(self.widths))]
         return _Entries(*self._batches_of(epoch), shuffles, self.skipped if epoch == self.epoch_of_start else 0)
-
-    def instances(self, numbers: Numbers, rows: Numbers) -> Pieces:
-        return self.data.pieces(numbers, rows)
-
-    def holding(self, source: int, sequence: int, start: int, stop: int) -> Numbers:  # noqa: ARG002
-        return self.data.holding(source, start, stop)
 
     def look(self, *, deep: bool) -> Iterator[Finding | Problem]:
         if not deep:
