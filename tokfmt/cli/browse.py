@@ -74,7 +74,7 @@ class At(click.ParamType[Any]):
 @click.option("--keys", default="", metavar="'KEY KEY'", help="Keys to press before --screenshot.")
 @click.option("--size", type=Size(), default="120x36", help="Size of the --screenshot (default: 120x36).")
 @reading
-@output("--debug", is_flag=True, help="Show the traceback of an error.")
+@output("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
 def command(paths: tuple[str, ...], **given: Any) -> None:
     """Browse datasets of any size in the terminal.
 
@@ -82,7 +82,6 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
     """
     from tokfmt.source.discover import dataset_paths
 
-    given.pop("debug")
     named = requested(paths, given)
     _refuse_picture(given)
     unfit = _unfit_terminal() if given["screenshot"] is None else ""

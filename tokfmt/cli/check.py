@@ -14,6 +14,7 @@ from tokfmt.cli.parameters import (
     PLACE,
     Command,
     Count,
+    beside_reading,
     common,
     examples,
     reading,
@@ -77,19 +78,12 @@ def command(
     /,
     paths: tuple[str, ...],
     *,
-    deep: bool,
-    tokenizer: str | None,
-    against: str | None,
-    ignore_order: bool,
     fix_to: str | None,
     overwrite: bool,
     explain: str | None,
-    limit: int,
-    jobs: int | None,
     as_json: bool,
     quiet: bool,
-    debug: bool,
-    **reading: Any,
+    **given: Any,
 ) -> int:
     """Check datasets and report every problem.
 
@@ -104,20 +98,11 @@ def command(
         context.fail(missing(context, "PATH..."))
     if fix_to and len(paths) > 1:
         context.fail(f"--fix repairs one dataset at a time (found {len(paths)}). Name one PATH")
-    if ignore_order and not against:
+    if given["ignore_order"] and not given["against"]:
         context.fail("--ignore-order has no effect without --against CORPUS. Add --against")
     from tokfmt.commands.check import CheckRequest
 
-    request = CheckRequest(
-        requested(paths, reading),
-        deep=deep,
-        tokenizer=tokenizer,
-        against=against,
-        ignore_order=ignore_order,
-        jobs=jobs,
-        executor="auto",
-        limit=limit,
-    )
+    request = CheckRequest(requested(paths, given), executor="auto", **beside_reading(given))
     return _check(request, fix_to, overwrite=overwrite, as_json=as_json, quiet=quiet)
 
 

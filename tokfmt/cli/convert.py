@@ -135,7 +135,6 @@ def command(context: click.Context, /, sources: tuple[str, ...], destination: st
     $TMPDIR.
     """
     quiet, as_json, finishing = given.pop("quiet"), given.pop("as_json"), given.pop("finish")
-    given.pop("debug")
     given["manifest"] = not given.pop("no_manifest")
     from tokfmt.run.execute import POOLS
 

@@ -15,7 +15,7 @@ from tokfmt.wording import counted, printable
 @click.command("demo", cls=Command, no_args_is_help=True, epilog=examples("tokfmt demo sample"))
 @click.argument("directory", type=PLACE, metavar="DIR")
 @common
-def command(directory: str, *, as_json: bool, quiet: bool, debug: bool) -> None:
+def command(directory: str, *, as_json: bool, quiet: bool) -> None:
     """Write a sample to try the commands on.
 
     DIR gets text, a tokenizer, datasets of several formats, damaged files and recipes, 300 kB in all. The examples of

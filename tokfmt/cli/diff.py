@@ -14,6 +14,7 @@ from tokfmt.cli.parameters import (
     PLACE,
     Command,
     Count,
+    beside_reading,
     common,
     examples,
     reading,
@@ -48,18 +49,12 @@ def command(
     a: str,
     b: tuple[str, ...],
     *,
-    tokenizer: str | None,
-    ignore_order: bool,
-    samples: bool,
-    limit: int,
     output: str | None,
-    jobs: int | None,
     format_a: str | None,
     format_b: str | None,
     as_json: bool,
     quiet: bool,
-    debug: bool,
-    **reading: Any,
+    **given: Any,
 ) -> int:
     """Compare two datasets, sequence by sequence.
 
@@ -73,16 +68,12 @@ def command(
 
     with Watcher(quiet=quiet) as watcher:
         report = diff(
-            requested((a,), reading, format=format_a or reading["format"]),
-            requested(b, reading, format=format_b or reading["format"]),
-            tokenizer=tokenizer,
-            samples=samples,
-            ignore_order=ignore_order,
-            limit=limit,
+            requested((a,), given, format=format_a or given["format"]),
+            requested(b, given, format=format_b or given["format"]),
             output=None if output is None else destination_of(output),
-            jobs=jobs,
             executor="auto",
             progress=watcher,
+            **beside_reading(given),
         )
     if as_json:
         document("diff", report)

@@ -26,7 +26,7 @@ _USAGE = 40  # characters of an option and its words beside its help
 @click.command("formats", cls=Command, epilog=examples("tokfmt formats hdf5"))
 @click.argument("name", required=False, type=FORMAT)
 @common
-def command(name: str | None, *, as_json: bool, quiet: bool, debug: bool) -> None:
+def command(name: str | None, *, as_json: bool, quiet: bool) -> None:
     """List the formats, or the options and bytes of one."""
     from tokfmt import registry
 

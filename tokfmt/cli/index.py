@@ -29,7 +29,6 @@ def command(
     overwrite: bool,
     as_json: bool,
     quiet: bool,
-    debug: bool,
 ) -> None:
     """Write the raw index of a JSON Lines file.
 

@@ -40,7 +40,6 @@ def command(
     jobs: int | None,
     as_json: bool,
     quiet: bool,
-    debug: bool,
     **given: Any,
 ) -> int:
     """Identify datasets: one in 15 lines, several in a line each.

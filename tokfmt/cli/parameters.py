@@ -298,7 +298,7 @@ def common(function: F) -> F:
             callback=_print_requests,
             help="Print the requests and bytes of stores on stderr.",
         ),
-        output("--debug", is_flag=True, help="Show the traceback of an error."),
+        output("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error."),
         output("-q", "--quiet", is_flag=True, help="Print no progress and no notes."),
         output("--json", "as_json", is_flag=True, help="Print one JSON document, also for an error."),
     ):
@@ -306,13 +306,19 @@ def common(function: F) -> F:
     return function
 
 
+_READING = ("format", "options", "eos", "bos", "text_field", "split", "allow_loss", "recursive", "ignore_manifest")
+
+
 def requested(paths: Iterable[Any], given: Mapping[str, Any], **other: Any) -> SourceRequest:
     """Return a request for some paths, as the options of `reading` describe them; `other` replaces its fields."""
     from tokfmt.source.request import SourceRequest
 
-    names = ("eos", "bos", "text_field", "split", "allow_loss", "recursive", "ignore_manifest")
-    facts = {"format": given["format"], "options": given["options"], **{name: given[name] for name in names}}
-    return SourceRequest.of(tuple(paths), **{**facts, **other})
+    return SourceRequest.of(tuple(paths), **{**{name: given[name] for name in _READING}, **other})
+
+
+def beside_reading(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a command but for those of `reading`."""
+    return {name: value for name, value in given.items() if name not in _READING}
 
 
 def stores(function: F) -> F:

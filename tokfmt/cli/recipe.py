@@ -87,7 +87,6 @@ def command(
     allow_loss: tuple[str, ...],
     as_json: bool,
     quiet: bool,
-    debug: bool,
     **given_keys: Any,
 ) -> None:
     """Write a recipe that mixes datasets, or explain one.

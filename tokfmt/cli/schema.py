@@ -13,7 +13,7 @@ from tokfmt.cli.parameters import SCHEMA, Command, common, examples
 @click.command("schema", cls=Command, epilog=examples("tokfmt schema", "tokfmt schema convert > convert.schema.json"))
 @click.argument("name", required=False, type=SCHEMA)
 @common
-def command(name: str | None, *, as_json: bool, quiet: bool, debug: bool) -> None:
+def command(name: str | None, *, as_json: bool, quiet: bool) -> None:
     """List the JSON schemas of --json, or print one.
 
     The $id of a schema ends with its number, which grows if a key is removed or changes its meaning. New keys can be

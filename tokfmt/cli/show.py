@@ -102,7 +102,6 @@ def command(path: str, selection: str | None, **given: Any) -> None:
 
     only_ids, only_text, full = given.pop("only_ids"), given.pop("only_text"), given.pop("full")
     quiet, as_json = given.pop("quiet"), given.pop("as_json")
-    given.pop("debug")
     origin = given.pop("origin")
     asked = {name: given.pop(name) for name in _OF_STEPS}
     query, before = given.pop("seen"), given.pop("before")

@@ -14,6 +14,7 @@ from tokfmt.cli.parameters import (
     Command,
     Count,
     Words,
+    beside_reading,
     common,
     examples,
     reading,
@@ -97,24 +98,14 @@ _EPILOG = examples(
 def command(
     paths: tuple[str, ...],
     *,
-    tokenizer: str | None,
-    vocab_size: int | None,
-    seq_len: int | None,
     no_duplicates: bool,
-    duplicate_groups: str | None,
-    sample: int | None,
-    seed: int,
-    select: str | None,
     expected: Sequence[str],
     baseline: str | None,
     tolerance: str,
     html: str | None,
-    jobs: int | None,
-    executor: str,
     as_json: bool,
     quiet: bool,
-    debug: bool,
-    **reading: Any,
+    **given: Any,
 ) -> int:
     """Count sequences, tokens, lengths, IDs and duplicates.
 
@@ -129,29 +120,17 @@ def command(
 
     expectations, allowed = [parse_expectation(text) for text in expected], parse_tolerance(tolerance)
     before = read_baseline(baseline) if baseline is not None else None
-    request = StatsRequest(
-        requested(paths, reading),
-        tokenizer=tokenizer,
-        vocab_size=vocab_size,
-        seq_len=seq_len,
-        duplicates=not no_duplicates,
-        duplicate_groups=duplicate_groups,
-        sample=sample,
-        seed=seed,
-        select=select,
-        jobs=jobs,
-        executor=executor,
-    )
+    request = StatsRequest(requested(paths, given), duplicates=not no_duplicates, **beside_reading(given))
     with _page_place(html) as place, Watcher(quiet=quiet) as watcher:
         report = stats(request, watcher)
         failed = unmet(report, expectations)
         changed = deviations(report, before, allowed) if before is not None else []
         if place is not None and report.datasets:
             _write_page(report, place, request, watcher)
-    if duplicate_groups is not None and not quiet:
+    if request.duplicate_groups is not None and not quiet:
         why = ", because a dataset cannot be read"
         click.echo(
-            f"{'did not write' if report.failures else 'wrote'} {printable(duplicate_groups)}"
+            f"{'did not write' if report.failures else 'wrote'} {printable(request.duplicate_groups)}"
             f"{why if report.failures else ''}",
             err=True,
         )
