@@ -16,10 +16,10 @@ as the command line does.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from tokfmt.errors import OptionError
 from tokfmt.settings import count, settings
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from tokfmt.model.separator import ToEos
     from tokfmt.run.progress import Progress
     from tokfmt.source.request import EosChoice, Options, Selection, SourceRequest
+    from tokfmt.source.stored import Source
     from tokfmt.text.tokenizer import TokenizerHandle
 
 PathLike = str | os.PathLike[str]
@@ -92,7 +93,6 @@ def open(  # noqa: A001 - the verb that users expect
     with settings("open", storage_options):
         from tokfmt.core.losses import READS
         from tokfmt.core.records import RecordReader
-        from tokfmt.dataset import Dataset
         from tokfmt.source.open import open_dataset
         from tokfmt.source.request import Reading, SourceRequest
         from tokfmt.source.stored import tokenizer_of
@@ -124,13 +124,11 @@ def open(  # noqa: A001 - the verb that users expect
             texts = Texts(reader, encoder_of(reader, handle))
             if handle is not None:
                 source = source._replace(tokenizers=(handle.describe(),) * len(source.paths))
-            facts: dict[str, Any] = {"inferred": reader.info.inferred, "notes": source.notes, "origin": (source,)}
-            return TextDataset(texts, source.format.name, **facts, tokenizer=handle)
-        guessed = (*reader.info.inferred, *source.separator.guess)
-        notes = tuple(note for note in source.notes if note not in guessed)
-        again = partial(_opened_again, wanted, handle) if reader.presumes else None
-        facts = {"inferred": guessed, "notes": notes, "origin": (source,)}
-        return Dataset(reader, source.format.name, **facts, again=again, tokenizer=handle)
+            guessed = reader.info.inferred
+            return TextDataset(
+                texts, source.format.name, inferred=guessed, notes=source.notes, origin=(source,), tokenizer=handle
+            )
+        return _dataset(source, handle, partial(_opened_again, wanted, handle) if reader.presumes else None)
 
 
 _KNOWN = 64
@@ -140,27 +138,34 @@ _KNOWN = 64
 def _whole_stream(
     request: SourceRequest, tokenizer: TokenizerHandle | None, before: Mapping[Place, Identity]
 ) -> Dataset:
-    """Return the dataset of a stream, after a scan for its documents.
-
-    Args:
-        request: The stream.
-        tokenizer: The tokenizer that it was opened with.
-        before: The identity of its files when it was opened.
-
-    Raises:
-        SourceChangedError: It was changed since.
+    """Return the dataset of a stream, after a scan for its documents. `before` are its files when it was opened, which
+    must not have changed.
     """
-    from tokfmt.dataset import Dataset
     from tokfmt.source.discover import check_unchanged
     from tokfmt.source.open import find_one, open_dataset
     from tokfmt.source.request import Reading
 
     files = find_one(request)
     check_unchanged(before, files)
-    source = open_dataset(request, Reading(tokenizer), files)
-    reader, guessed = cast("TokenReader", source.reader), (*source.reader.info.inferred, *source.separator.guess)
-    notes = tuple(note for note in source.notes if note not in guessed)
-    return Dataset(reader, source.format.name, inferred=guessed, notes=notes, origin=(source,), tokenizer=tokenizer)
+    return _dataset(open_dataset(request, Reading(tokenizer), files), tokenizer)
+
+
+def _dataset(
+    source: Source, tokenizer: TokenizerHandle | None, again: Callable[[], TokenReader] | None = None
+) -> Dataset:
+    """Return the dataset of a source of token IDs. What was inferred is not among its notes."""
+    from tokfmt.dataset import Dataset
+
+    guessed = (*source.reader.info.inferred, *source.separator.guess)
+    return Dataset(
+        cast("TokenReader", source.reader),
+        source.format.name,
+        inferred=guessed,
+        notes=tuple(note for note in source.notes if note not in guessed),
+        origin=(source,),
+        again=again,
+        tokenizer=tokenizer,
+    )
 
 
 def _opened_again(request: SourceRequest, tokenizer: TokenizerHandle | None) -> TokenReader:
