@@ -343,7 +343,8 @@ def _text(shown: Shown, style: _Style) -> Iterator[str]:
     for k, text in enumerate(shown.texts([span for span, _ in parts])):
         found = parts[k][1]
         before = len(parts) > 1 and k == 0
-        kept = _cut(text, room, text.count("\n") + 1 if before else lines)  # keeps room for the search result
+        many = text.count("\n") + 1 if before else max(0, lines)  # keeps room for the search result
+        kept = "\n".join(text[: max(0, room)].split("\n")[:many])
         yield _styled(kept, color, found=found)
         room, printed = room - len(kept), printed + len(kept)
         lines -= 0 if before else kept.count("\n")
@@ -359,10 +360,6 @@ def _styled(text: str, color: str | None, *, found: bool) -> str:
     if found and shown:
         return click.style(shown, fg=color, **_MARK)
     return click.style(shown, fg=color) if color and shown else shown
-
-
-def _cut(text: str, room: int, lines: int) -> str:
-    return "\n".join(text[: max(0, room)].split("\n")[: max(0, lines)])
 
 
 def _left(count: int | None, unit: str) -> str:

@@ -348,7 +348,8 @@ def _details(one: Statistics, *, wide: bool) -> dict[str, str]:
     cells["characters" if texts else "tokens"] = f"{about}{amount:,}"
     if wide:
         cells["on disk"] = human_bytes(one.bytes)
-        cells |= {name: _number(getattr(lengths, name, None)) for name in ("p50", "p99", "max")}
+        values = {name: getattr(lengths, name, None) for name in ("p50", "p99", "max")}
+        cells |= {name: _DASH if value is None else f"{value:,}" for name, value in values.items()}
     if not texts:
         cells["largest ID"] = _DASH if one.max_id is None else str(one.max_id)
     cells["duplicates"] = _percent(one.duplicates.share) if one.duplicates is not None else _DASH
@@ -356,10 +357,6 @@ def _details(one: Statistics, *, wide: bool) -> dict[str, str]:
 
 
 # words
-
-
-def _number(value: int | None) -> str:
-    return _DASH if value is None else f"{value:,}"
 
 
 def _percent(share: float) -> str:

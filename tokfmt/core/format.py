@@ -156,7 +156,8 @@ def probe_of(path: PlaceLike, directory: Probe | None = None) -> Probe:
     path = place_of(path)
     if path.is_dir():
         names = names_in(path)
-        return Probe(path, is_directory=True, entries=tuple(sorted(names, key=_order_of(names))), files={})
+        names = sorted(names, key=natural_key if len(names) <= _NATURAL else None)
+        return Probe(path, is_directory=True, entries=tuple(names), files={})
     with files_at_hand():
         file = open_file(path, may_be_page=True) if directory is None else directory.opened(path)
         files = {path: file} if directory is None else directory.files
@@ -165,10 +166,6 @@ def probe_of(path: PlaceLike, directory: Probe | None = None) -> Probe:
         head = file.read(0, ends)
         tail = head if ends == size else file.read(size - ends, ends)
     return Probe(path, is_directory=False, size=size, head=head, tail=tail, file=file, files=files)
-
-
-def _order_of(names: Sequence[str]) -> Callable[[str], Any] | None:
-    return natural_key if len(names) <= _NATURAL else None
 
 
 class Hints(NamedTuple):

@@ -88,7 +88,9 @@ class Rejects:
                     "text" if isinstance(content, str) else "ids": content,
                 }
                 written = json.dumps(line, ensure_ascii=False)
-                file.write((written if _whole(written) else json.dumps(line)) + "\n")
+                if any("\ud800" <= character <= "\udfff" for character in written):  # UTF-8 cannot encode one.
+                    written = json.dumps(line)
+                file.write(f"{written}\n")
 
     def _twin(self, source: int, record: int) -> dict[str, Any]:
         files = self._files[source]
@@ -115,8 +117,3 @@ def _twins(duplicates: Kept | None, entries: NDArray[np.void]) -> list[tuple[int
     if duplicates is None:
         return [(-1, -1)] * len(entries)
     return list(zip(duplicates.sources(entries).tolist(), duplicates.records(entries).tolist(), strict=True))
-
-
-def _whole(text: str) -> bool:
-    """Return True if a text has no lone surrogate, which UTF-8 cannot encode."""
-    return not any("\ud800" <= character <= "\udfff" for character in text)

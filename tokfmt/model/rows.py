@@ -422,7 +422,9 @@ def with_columns(
         begins=_flags(int(lengths[-1]), firsts),
         facts=facts,
         counts=np.ones(len(packed), np.int64) if how.samples else np.where(packed, number, 1),
-        against=_against(rows, excluded & ~kept) if how.compares else Contradictions(),
+        against=contradictions(rows.tokens, rows.offsets, rows.values, excluded & ~kept)
+        if how.compares
+        else Contradictions(),
     )
     counting = {name: flags if is_whole else flags[kept] for name, flags in stated.items()}
     for name in shifted & counting.keys():
@@ -781,10 +783,6 @@ def _one_division(
 def _first_of_each(starts: Flags, kept: Flags) -> Flags:
     """Return the first of the kept IDs of each document that has one."""
     return _flags(len(kept), _Parts.of(np.flatnonzero(starts), len(kept), np.flatnonzero(kept)).first)
-
-
-def _against(rows: _Rows, padding: Flags) -> Contradictions:
-    return contradictions(rows.tokens, rows.offsets, rows.values, padding)
 
 
 def _excluding(rows: _Rows) -> dict[str, int]:

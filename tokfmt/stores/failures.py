@@ -151,18 +151,15 @@ def write_failure(
     """Return the error for a failed write, as `failure` does; `conditional`, a status may refuse the condition."""
     if isinstance(error, TokfmtError):
         return error
-    if conditional and _condition_fails(error):
+    # Because of the object that is there, or because it is gone.
+    is_refused = type(error).__name__ in _CONDITIONS or _status(error) in (409, 412) or is_absent(error)
+    if conditional and is_refused:
         return FileExistsError(errno.EEXIST, "another object is there", str(url))
     if conditional and (_status(error) == _NOT_IMPLEMENTED or type(error).__name__ == "NotSupportedError"):
         return UnsupportedError(url, "cannot be written under a condition, which this server does not know")
     told = _refusal(url, error, asked) or _outage(url, error, asked, tries)
     remedy = f". {told.remedy}" if told.remedy else ""
     return OutageError(f"{printable(url)}: cannot be written: {told.what.removeprefix(_CUT_OFF)}{remedy}")
-
-
-def _condition_fails(error: BaseException) -> bool:
-    """Return whether a write was refused because of the object that is there, or because it is gone."""
-    return type(error).__name__ in _CONDITIONS or _status(error) in (409, 412) or is_absent(error)
 
 
 def _refusal(url: Url, error: BaseException, asked: Asked) -> FormatError | None:

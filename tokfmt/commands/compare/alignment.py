@@ -20,7 +20,6 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -354,17 +353,12 @@ def first_unlike(
     serial = isinstance(workers.executor, SerialExecutor) or length <= 4 * token_axis.WINDOW
     rest = _growing(length)
     while group := list(islice(rest, 1 if serial else 2 * workers.jobs)):
-        for window, position in zip(group, _mapped(workers.executor, compared, group), strict=True):
+        apply = map if len(group) == 1 else workers.executor.map
+        for window, position in zip(group, apply(compared, group), strict=True):
             if position >= 0:
                 return position
             progress(window[1] - window[0])
     return -1
-
-
-def _mapped(
-    executor: Executor, function: Callable[[tuple[int, int]], int], group: Sequence[tuple[int, int]]
-) -> Iterator[int]:
-    return map(function, group) if len(group) == 1 else executor.map(function, group)
 
 
 def _growing(length: int) -> Iterator[tuple[int, int]]:

@@ -366,15 +366,15 @@ def _asked(request: SourceRequest, mine: Format, formats: list[Format], *, sampl
 def _datasets(both: OpenedPair) -> tuple[ComparedDataset, ComparedDataset]:
     datasets = [
         ComparedDataset(
-            _titled(source.paths), source.format.name, side.count, side.tokens, (*source.notes, *_not_compared(source))
+            str(source.paths[0]) + (f" and {len(source.paths) - 1:,} more" if len(source.paths) > 1 else ""),
+            source.format.name,
+            side.count,
+            side.tokens,
+            (*source.notes, *_not_compared(source)),
         )
         for source, side in ((both.source_a, both.a), (both.source_b, both.b))
     ]
     return datasets[0], datasets[1]
-
-
-def _titled(paths: Sequence[Place]) -> str:
-    return f"{paths[0]} and {len(paths) - 1:,} more" if len(paths) > 1 else str(paths[0])
 
 
 def _not_compared(source: Source) -> Iterator[str]:

@@ -148,7 +148,8 @@ def show(
     query = None if of_groups else _query(selection)
     handle = tokenizer_of(tokenizer)
     request = asked.accepting(READS["show"])
-    most = None if query is not None or of_groups or _is_random(selection) else needed(selection, DEFAULT)
+    is_random = selection is not None and _RANDOM.fullmatch(selection) is not None
+    most = None if query is not None or of_groups or is_random else needed(selection, DEFAULT)
 
     def opened(every_end: bool) -> Source:
         asked, few = replace(request, every_end=every_end), query is None and not of_groups
@@ -393,10 +394,6 @@ def _of_records(
             yield Shown(index, reader.info.tokens, 0, None, decoding, equal=equal.get(index))
 
     return _preview(source, (_all(records, most), None), shown(), limited)
-
-
-def _is_random(selection: str | None) -> bool:
-    return selection is not None and _RANDOM.fullmatch(selection) is not None
 
 
 def _count(records: RecordReader, most: int | None) -> int:

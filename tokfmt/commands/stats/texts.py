@@ -208,15 +208,14 @@ def described_texts(subjects: Sequence[TextSubject], keep: Keep | None = None) -
             bytes=total.bytes,
             characters=lengths.weight,
             field=info.field,
-            fields=[FieldCount(name, count) for name, count in _commonest(total)],
+            fields=[
+                FieldCount(name, count)
+                for name, count in sorted(total.fields.items(), key=lambda item: (-item[1], item[0]))[:_FIELDS]
+            ],
             invalid=total.invalid,
         ),
         notes=() if several else first.notes,
     )
-
-
-def _commonest(total: TextStats) -> list[tuple[str, int]]:
-    return sorted(total.fields.items(), key=lambda item: (-item[1], item[0]))[:_FIELDS]
 
 
 def _repeated(group: DuplicateGroup, subjects: Sequence[TextSubject]) -> RepeatedSequence:
