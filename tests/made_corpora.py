@@ -1,16 +1,21 @@
 """Made corpora: text as a small stage-1 mix has it (skewed sizes, garbage, equal texts, Unicode), and IDs like a text's."""
 
 import gzip
+import io
 import json
+import pathlib
 import random
 
 import numpy as np
+import pytest
 import zstandard
+from paths import TOKENIZER
 
 NAMES = ("web", "books", "code", "forum", "wiki", "news", "papers", "law", "chat", "songs", "rest")
 SIZES = (420, 30, 160, 90, 60, 45, 25, 12, 70, 8, 3)
 SUFFIXES = {"books": ".jsonl.gz", "papers": ".jsonl.zst"}
 FIELDS = {"papers": "body.text"}
+QUOTAS = {"web": 30_000, "code": 9_000, "forum": 5_000, "news": 2_500, "papers": 1_500, "chat": 3_000}
 WORDS = [
     "the",
     "sea",
@@ -92,3 +97,30 @@ def text_like(count, distinct=100_000, eos=50256):
     found = np.array(ids, "<i4")
     found[generator.choice(np.arange(10, len(ids) - 10, 3), len(ids) // 300, replace=False)] = eos
     return np.resize(found, count)
+
+
+def written(home, names, quotas=QUOTAS, **keys):
+    """Write a recipe of texts of `make`."""
+    lines = ["tokfmt = 1", f'tokenizer = "{TOKENIZER}"', *(f"{key} = {value}" for key, value in keys.items())]
+    for name in names:
+        lines += ["[[source]]", f'path = "{name}{SUFFIXES.get(name, ".jsonl")}"', 'filter = "garbage"']
+        lines += [f"tokens = {quotas[name]}"] if name in quotas else []
+        lines += [f'text = "{FIELDS[name]}"'] if name in FIELDS else []
+    (home / "mix.toml").write_text("\n".join(lines) + "\n")
+    return home / "mix.toml"
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory):
+    home = tmp_path_factory.mktemp("corpora")
+    make(home)
+    return home
+
+
+def text_of(path):
+    data = pathlib.Path(path).read_bytes()
+    if str(path).endswith(".gz"):
+        return gzip.decompress(data)
+    if str(path).endswith(".zst"):
+        return zstandard.ZstdDecompressor().stream_reader(io.BytesIO(data), read_across_frames=True).read()
+    return data

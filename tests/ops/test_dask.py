@@ -1,30 +1,25 @@
 """The same plan on a Dask cluster: the same bytes as serial, also when a worker is killed on its way."""
 
 import contextlib
-import importlib.util
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-import forkserver
 import numpy as np
 import pytest
 from amount import FUZZ_ONLY, every
 from made_corpora import make
 from paths import CORPUS, TOKENIZER
 from processes import running
+from strangers import STRANGER, needs_dask, run
 
 import tokfmt
 from tokfmt.testing import tree
 
 pytestmark = pytest.mark.slow
 
-needs_dask = pytest.mark.skipif(
-    importlib.util.find_spec("distributed") is None,
-    reason="the package distributed is not installed (extra dask)",
-)
 CLUSTER = """
 import json, logging, os, sys
 import distributed
@@ -97,12 +92,6 @@ def source(tmp_path):
     ids[700::701] = 50256
     ids.tofile(tmp_path / "in.bin")
     return tmp_path / "in.bin"
-
-
-def run(*words, **how):
-    """Python, with Dask imported already."""
-    words = [sys.executable, *map(str, words)]
-    return forkserver.run(words, also=("distributed",), capture_output=True, text=True, timeout=200, **how)
 
 
 def convert(home, **given):
@@ -233,39 +222,6 @@ def test_errors_come_back_as_they_are(tmp_path, cluster):
     assert len(done.stderr.splitlines()) == 1, done.stderr
     assert "bad.jsonl: line 2" in done.stderr
     assert not list(tmp_path.glob(".o.pbin*"))
-
-
-STRANGER = """
-import asyncio, json, os, sys
-import distributed.comm.tcp
-from distributed.core import rpc
-from distributed.security import Security
-
-if os.geteuid() == 0:  # what keeps others out is no file of root's
-    os.setgid(65533)
-    os.setuid(65533)
-
-async def ask(address, security):
-    args = security.get_connection_args("client") if security else {}
-    async with rpc(address, timeout=5, **({"connection_args": args} if args else {})) as other:
-        return await asyncio.wait_for(other.identity(), 5)
-
-async def let_in(address, scheme, security):
-    port = address.rpartition(":")[2]
-    try:
-        await ask(f"{scheme}://127.0.0.1:{port}", security)
-    except Exception:
-        return None
-    return f"{scheme} {port}"
-
-async def of_all():  # at once: who is not let in may be kept waiting
-    mine = Security.temporary()
-    ways = [(address, *way) for address in json.loads(sys.argv[1]) for way in (("tcp", None), ("tls", mine))]
-    return await asyncio.gather(*(let_in(*way) for way in ways))
-
-print(json.dumps([way for way in asyncio.run(of_all()) if way]))
-"""
-"""Another user's client (where root runs the test): without a key, and with one of its own."""
 
 
 @needs_dask

@@ -2,32 +2,20 @@
 
 import contextlib
 import http.client
-import importlib.util
 import json
 import os
 import sys
 import urllib.request
 from pathlib import Path
 
-import forkserver
 import pytest
 from amount import FUZZ_ONLY
+from strangers import STRANGER, needs_dask, run
 
 from tokfmt.errors import MissingDependencyError, OptionError
 from tokfmt.run.execute import make_executor
 
 pytestmark = pytest.mark.slow
-
-needs_dask = pytest.mark.skipif(
-    importlib.util.find_spec("distributed") is None,
-    reason="the package distributed is not installed (extra dask)",
-)
-
-
-def run(*words, **how):
-    """Python, with Dask imported already."""
-    words = [sys.executable, *map(str, words)]
-    return forkserver.run(words, also=("distributed",), capture_output=True, text=True, timeout=200, **how)
 
 
 @needs_dask
@@ -40,39 +28,6 @@ def test_without_the_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(MissingDependencyError, match=r"needs the package distributed: pip install distributed"):
         make_executor("dask", 2).__enter__()
-
-
-STRANGER = """
-import asyncio, json, os, sys
-import distributed.comm.tcp
-from distributed.core import rpc
-from distributed.security import Security
-
-if os.geteuid() == 0:  # what keeps others out is no file of root's
-    os.setgid(65533)
-    os.setuid(65533)
-
-async def ask(address, security):
-    args = security.get_connection_args("client") if security else {}
-    async with rpc(address, timeout=5, **({"connection_args": args} if args else {})) as other:
-        return await asyncio.wait_for(other.identity(), 5)
-
-async def let_in(address, scheme, security):
-    port = address.rpartition(":")[2]
-    try:
-        await ask(f"{scheme}://127.0.0.1:{port}", security)
-    except Exception:
-        return None
-    return f"{scheme} {port}"
-
-async def of_all():  # at once: who is not let in may be kept waiting
-    mine = Security.temporary()
-    ways = [(address, *way) for address in json.loads(sys.argv[1]) for way in (("tcp", None), ("tls", mine))]
-    return await asyncio.gather(*(let_in(*way) for way in ways))
-
-print(json.dumps([way for way in asyncio.run(of_all()) if way]))
-"""
-"""Another user's client (where root runs the test): without a key, and with one of its own."""
 
 
 def listening(pids):

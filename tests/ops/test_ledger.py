@@ -1,7 +1,5 @@
 """Ledgers: the record that each piece of each sequence is said to come from holds these tokens, looked up by plain Python."""
 
-import gzip
-import io
 import json
 import shutil
 import sys
@@ -12,10 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import zstandard
 from amount import FUZZ_ONLY, pairs
 from finishing import finish
-from made_corpora import FIELDS, NAMES, SUFFIXES, make, prose
+from made_corpora import NAMES, prose, text_of, written
 from paths import TOKENIZER
 from tokenizers import Tokenizer
 
@@ -29,34 +26,6 @@ pytestmark = pytest.mark.slow
 EOS = 4095
 EMPTY = "TF118"  # A pack of an empty document.
 PLAIN = Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))
-QUOTAS = {"web": 30_000, "code": 9_000, "forum": 5_000, "news": 2_500, "papers": 1_500, "chat": 3_000}
-
-
-def written(home, names, quotas=QUOTAS, **keys):
-    """A recipe of text."""
-    lines = ["tokfmt = 1", f'tokenizer = "{TOKENIZER}"', *(f"{key} = {value}" for key, value in keys.items())]
-    for name in names:
-        lines += ["[[source]]", f'path = "{name}{SUFFIXES.get(name, ".jsonl")}"', 'filter = "garbage"']
-        lines += [f"tokens = {quotas[name]}"] if name in quotas else []
-        lines += [f'text = "{FIELDS[name]}"'] if name in FIELDS else []
-    (home / "mix.toml").write_text("\n".join(lines) + "\n")
-    return home / "mix.toml"
-
-
-@pytest.fixture(scope="module")
-def corpora(tmp_path_factory):
-    home = tmp_path_factory.mktemp("corpora")
-    make(home)
-    return home
-
-
-def text_of(path):
-    data = Path(path).read_bytes()
-    if str(path).endswith(".gz"):
-        return gzip.decompress(data)
-    if str(path).endswith(".zst"):
-        return zstandard.ZstdDecompressor().stream_reader(io.BytesIO(data), read_across_frames=True).read()
-    return data
 
 
 class Oracle:
@@ -316,7 +285,7 @@ def test_refused(corpora, tmp_path, asked):
     recipe = written(corpora, ["law"], to_eos=EOS)
     with pytest.raises(OptionError, match="ledger"):
         tokfmt.convert(recipe, **{"destination": tmp_path / "a.pbin", **asked}, ledger=True)
-    with pytest.raises(OptionError, match="Name one recipe as the only SRC"):
+    with pytest.raises(OptionError, match="tokfmt recipe"):
         tokfmt.convert(corpora / "law.jsonl", tmp_path / "a.pbin", tokenizer=str(TOKENIZER), ledger=True)
     assert list(tmp_path.iterdir()) == []
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import registered
 from amount import examples
+from arranged import EOS, NAMES, content, convert
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from paths import CORPUS, TOKENIZER
@@ -20,12 +21,8 @@ import tokfmt
 from tokfmt.base.seeds import SHUFFLE, SPLIT, draws
 from tokfmt.core.ragged import Ragged
 from tokfmt.errors import LossyConversionError, OptionError
-from tokfmt.testing import read, sequences, write
+from tokfmt.testing import write
 
-EOS = 50256
-NAMES = {"jsonl": "x.jsonl", "modalities": "x.pbin", "stage1": "x", "hdf5": "x.h5", "flat-tokens": "x.zarr"}
-SMALL = {"stage1": {"seq_len": 8}, "hdf5": {"seq_len": 8}, "flat-tokens": {"chunk": 64, "starts_chunk": 8}}
-READ = {"stage1": {"seq_len": 8}}
 each = pytest.mark.parametrize("name", NAMES)
 
 
@@ -66,33 +63,6 @@ def by_content(documents, shares, seed):
         drawn ^= drawn >> 31
         parts[sum(drawn >= bound for bound in bounds[:-1])].append(document)
     return parts
-
-
-@pytest.fixture(scope="module")
-def lists():
-    rng = np.random.default_rng(8)
-    return [rng.integers(0, 50_000, int(n)).tolist() for n in rng.integers(1, 60, 300)]
-
-
-@pytest.fixture(scope="module")
-def pack(lists, tmp_path_factory):
-    return write(
-        registered.get("modalities"), tmp_path_factory.mktemp("source") / "in.pbin", Ragged.of(lists), eos_id=EOS
-    )
-
-
-def content(name, path, split=None):
-    options = {**READ.get(name, {}), **({"split": split} if split else {})}
-    reader = read(registered.get(name), path, eos_id=EOS, options=options)
-    found = sequences(reader)
-    reader.close()
-    return found
-
-
-def convert(source, destination, name, **options):
-    return tokfmt.convert(
-        source, destination, to_format=name, eos=EOS, to_options=SMALL.get(name, {}), **{"verify": True, **options}
-    )
 
 
 @each

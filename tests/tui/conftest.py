@@ -36,6 +36,13 @@ def in_process(words, home):
     assert done.exit_code == 0, done.output
 
 
+@pytest.fixture(autouse=True)
+def _own_place(tmp_path, monkeypatch):
+    """What the browser remembers, and writes without a directory, is of the test."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture(scope="session")
 def shown(tmp_path_factory):
     """The directory of the datasets; no test changes them."""

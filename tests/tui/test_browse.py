@@ -16,11 +16,6 @@ import tokfmt
 from tokfmt.errors import CorruptError
 
 
-@pytest.fixture(autouse=True)
-def _own_state(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
 def list_line(app, row):
     return tab_of(app).list.render_line(row + 1 - tab_of(app).list.top).text
 

@@ -15,11 +15,6 @@ from tokfmt.cli.main import cli
 PACKS = FIXTURES / "modalities"
 
 
-@pytest.fixture(autouse=True)
-def _own_state(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
 @pytest.fixture
 def folder(tmp_path):
     """A folder with datasets of three formats, one of them damaged, and files that are no datasets."""

@@ -1,6 +1,5 @@
 """Text that must be read has a contrast of at least 4.5:1, in each theme that knows its colors."""
 
-import pytest
 from amount import NIGHTLY
 from browsing import HDF5, browse
 from textual.color import Color
@@ -11,11 +10,6 @@ from tokfmt.browser.colors import LEAST, contrast
 THEMES = [name for name in BUILTIN_THEMES if not name.startswith("ansi")]
 DRAWN = ("bar", "shown", "point")
 """The last words of styles that no text has."""
-
-
-@pytest.fixture(autouse=True)
-def _own_state(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 def color(found):

@@ -13,11 +13,6 @@ import tokfmt
 from tokfmt.browser.data.columns import columns_of
 
 
-@pytest.fixture(autouse=True)
-def _own_state(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
 def lengths_of(path):
     reader = tokfmt.open(path).reader
     return np.diff(reader.offsets(0, reader.info.sequences))

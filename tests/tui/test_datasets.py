@@ -14,11 +14,6 @@ import tokfmt
 from tokfmt.errors import TokfmtError
 
 
-@pytest.fixture(autouse=True)
-def _own_state(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
 def split_of(path, split):
     return tokfmt.open(path, options=[f"split={split}"]).reader
 

@@ -9,12 +9,6 @@ from textual.widgets import Input, Label, OptionList
 from tokfmt.browser.dialogs import OneOf, Question, Scroll
 
 
-@pytest.fixture(autouse=True)
-def _own_place(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.chdir(tmp_path)
-
-
 @FUZZ_ONLY
 def test_dialogs_with_a_list_and_pages_take_keys_of_vim():
     async def steps(app, press):

@@ -14,11 +14,6 @@ from textual.widgets import Input
 from tokfmt.browser.data.excerpts import Excerpt
 
 
-@pytest.fixture(autouse=True)
-def _own_state(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
 def texts_of(tmp_path, texts):
     path = tmp_path / "some.jsonl"
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))

@@ -11,11 +11,6 @@ import tokfmt
 from tokfmt.browser.widgets.frame import KeyBar, Refusal
 
 
-@pytest.fixture(autouse=True)
-def _own_state(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
 def split_of(path, split):
     return tokfmt.open(path, options=[f"split={split}"]).reader
 

@@ -13,12 +13,6 @@ from tokfmt.browser.widgets.frame import Card, FindBar, KeyBar
 SIZES = [(40, 12), (60, 16), (80, 24), (120, 36), (200, 60)]
 
 
-@pytest.fixture(autouse=True)
-def _own_place(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.chdir(tmp_path)
-
-
 THEMES = ["tokyo-night", "catppuccin-latte", "ansi-dark"]
 DRAWN = [(size, theme) for theme in THEMES for size in SIZES]
 

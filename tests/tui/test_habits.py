@@ -12,12 +12,6 @@ from textual.widgets import Input
 import tokfmt
 
 
-@pytest.fixture(autouse=True)
-def _own_place(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.chdir(tmp_path)
-
-
 def test_a_hit_has_three_lines_around_it_and_looks_like_one_below_the_cursor(tmp_path):
     """With the focus in the list, where the cursor of the reader is drawn as a line that is not current."""
     ids = [k % 7 for k in range(3000)]

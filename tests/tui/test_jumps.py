@@ -5,14 +5,8 @@ import threading
 import time
 
 import numpy as np
-import pytest
 from amount import FUZZ_ONLY
 from browsing import Browser, Fake, MemoryReader, Ragged, browse, session_of, settled, tab_of
-
-
-@pytest.fixture(autouse=True)
-def _own_state(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 def test_a_search_beside_a_filter_says_how_many_of_its_rows_are_listed():

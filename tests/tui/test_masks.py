@@ -20,11 +20,6 @@ DOCUMENTS = [[1, 2, 3, 4, EOS], [5, 6, EOS], [7, 8, 1, 2, 3, 4, 5, 6, 7, 8, EOS]
 PROMPTS = [2, 1, 5, 1]  # The first tokens of each document, which are not trained.
 
 
-@pytest.fixture(autouse=True)
-def _own_state(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
 class Expected:
     """What a file says of each row, counted by hand."""
 

@@ -9,12 +9,6 @@ from textual.events import MouseScrollDown, MouseScrollLeft, MouseScrollRight
 from textual.scrollbar import ScrollBar
 
 
-@pytest.fixture(autouse=True)
-def _own_place(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.chdir(tmp_path)
-
-
 def test_a_click_chooses_the_row_that_is_clicked():
     async def steps(app, press):
         tab = tab_of(app)

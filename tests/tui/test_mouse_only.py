@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from amount import FUZZ_ONLY
 from browsing import BLOCKS, PACK, browse, browse_folder, line, notes, tab_of
 from paths import CORPUS, TOKENIZER
@@ -10,12 +9,6 @@ from textual.events import MouseDown, MouseScrollDown, MouseUp
 from textual.widgets import Input, OptionList
 
 import tokfmt
-
-
-@pytest.fixture(autouse=True)
-def _own_place(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.chdir(tmp_path)
 
 
 async def clicks(app, press, x, y, times=1):

@@ -2,7 +2,6 @@
 
 import struct
 
-import pytest
 from browsing import browse, line, tab_of
 from paths import FIXTURES
 
@@ -11,11 +10,6 @@ from tokfmt.core.annotation import Listed, Part
 from tokfmt.files.fields import Field
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
-
-
-@pytest.fixture(autouse=True)
-def _own_state(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 def test_an_index_entry_leads_to_its_sequence():

@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import pytest
 from browsing import browse, tab_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,11 +12,6 @@ import tokfmt
 from tokfmt.browser.data.packing import FillLines, Fills
 
 SOURCE = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
-
-
-@pytest.fixture(autouse=True)
-def _own_state(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 def bounds(query):

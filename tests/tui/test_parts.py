@@ -19,11 +19,6 @@ from tokfmt.cli.main import cli
 MIX = FIXTURES / "recipe" / "mix.toml"
 
 
-@pytest.fixture(autouse=True)
-def _own_state(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
 def recipe(tmp_path, *sources, **keys):
     """A recipe of samples of 64, stored in a file."""
     lines = ["tokfmt = 1", "seq_len = 64", *(f"{key} = {json.dumps(value)}" for key, value in keys.items())]

@@ -11,12 +11,6 @@ from paths import CORPUS, FIXTURES
 from textual.widgets import Input
 
 
-@pytest.fixture(autouse=True)
-def _own_place(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.chdir(tmp_path)
-
-
 async def answer(app, press, key, *words):
     await press(key)
     for place, text in zip(app.screen.query(Input), words):

@@ -1,18 +1,11 @@
 """Everything that a key does, done with a mouse: lists of dialogs, ranges, the wheel beside the panes, words that lead on."""
 
-import pytest
 from amount import FUZZ_ONLY
 from browsing import PACK, browse, line, tab_of
 from paths import FIXTURES
 from textual.events import MouseDown, MouseScrollDown, MouseUp
 
 from tokfmt.browser.widgets.reader import TokenDetails
-
-
-@pytest.fixture(autouse=True)
-def _own_place(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.chdir(tmp_path)
 
 
 async def clicks(app, press, x, y, times=1):

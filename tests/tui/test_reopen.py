@@ -10,11 +10,6 @@ from paths import CORPUS, FIXTURES, TOKENIZER
 BAD = FIXTURES / "bad" / "megatron" / "meg_ptr_overflow.idx"
 
 
-@pytest.fixture(autouse=True)
-def _own_state(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
 @FUZZ_ONLY
 def test_the_place_is_kept_with_a_tokenizer_and_a_view():
     async def steps(app, press):

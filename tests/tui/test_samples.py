@@ -18,11 +18,6 @@ PADDED = [FIXTURES / "stage1" / "blocks", HDF5 / "new_padded_pad0", HDF5 / "padd
 LINES = CORPUS.read_bytes().splitlines(keepends=True)
 
 
-@pytest.fixture(autouse=True)
-def _own_state(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
 async def to_sample(app, press, row):
     if app.session.shown != "samples":
         await press("v")

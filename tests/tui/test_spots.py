@@ -13,11 +13,6 @@ from tokfmt.cli.main import cli
 from tokfmt.errors import OptionError
 
 
-@pytest.fixture(autouse=True)
-def _own_state(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
 @pytest.mark.parametrize(
     ("path", "keys", "tokenizer"),
     first(

@@ -1,17 +1,10 @@
 """What hands know from vim, from web browsers and from the mouse: hits, ends, half pages, the way back, recent lines."""
 
-import pytest
 from amount import FUZZ_ONLY
 from browsing import PACK, browse
 from textual.widgets import Input
 
 from tokfmt.browser.data.state import Queries, recall, remember
-
-
-@pytest.fixture(autouse=True)
-def _own_place(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.chdir(tmp_path)
 
 
 async def answer(app, press, key, words):

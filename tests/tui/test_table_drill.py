@@ -15,12 +15,6 @@ from tokfmt.browser.widgets.table import GroupTable, TokenTable
 DOCUMENTS = [[7, 8, 9], [5], [7, 8, 9], [], [1, 2, 3, 4], [5], [7, 8, 9], [4, 4], [1, 2, 3, 4], [9, 8, 7]]
 
 
-@pytest.fixture(autouse=True)
-def _own_place(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.chdir(tmp_path)
-
-
 @pytest.fixture
 def repeated(tmp_path):
     """A store of documents of which three occur several times."""

@@ -16,12 +16,6 @@ from textual.widgets import Input, Label
 TEXTS = [json.loads(line)["text"] for line in CORPUS.read_text().splitlines()]
 
 
-@pytest.fixture(autouse=True)
-def _own_place(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.chdir(tmp_path)
-
-
 # what is kept
 
 places = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 5), st.integers(0, 3)), max_size=20)

@@ -29,12 +29,6 @@ SCRIPTS = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def _own_place(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.chdir(tmp_path)
-
-
 # the screen, without a terminal
 
 

@@ -22,11 +22,6 @@ from textual.widgets import Input
 import tokfmt
 
 
-@pytest.fixture(autouse=True)
-def _own_state(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
 @pytest.fixture(scope="module")
 def other(tmp_path_factory):
     """Another tokenizer, in a directory."""

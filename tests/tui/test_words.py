@@ -12,11 +12,6 @@ from textual.widgets import Input, Static
 from tokfmt import convert
 
 
-@pytest.fixture(autouse=True)
-def _own_state(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
 def test_the_title_of_the_list_follows_the_filter():
     async def steps(app, press):
         tab = tab_of(app)

@@ -31,7 +31,7 @@ from tokfmt.cli.convert import table_of_prepared
 from tokfmt.commands.convert.request import PreparedSource
 from tokfmt.commands.stats.report import Frequencies, Histogram, Lengths, Statistics, StatsReport
 from tokfmt.core.findings import Finding
-from tokfmt.wording import human_bytes, printable, shortened, value_words
+from tokfmt.wording import human_bytes, printable, short, shortened, value_words
 
 BEGINNING = b"<!doctype html>\n<!-- tokfmt stats -->\n"
 """The first bytes of a page. A file that begins with other bytes is not replaced by a page."""
@@ -93,13 +93,12 @@ _CUT = 120  # characters of a text in a table
 
 
 def number(value: float | None) -> str:
-    """Return a number as `1,234,567`, from ten million on as `12.3 M` or `3.21 G`; a dash for None."""
+    """Return a number as `1,234,567`, from ten million on as `12.3M` or `3.21G`; a dash for None."""
     if value is None:
         return "–"  # noqa: RUF001 - an en dash, as in print
-    if abs(value) < 1e7:
-        return f"{value:,.0f}" if value == int(value) else f"{value:,.2f}"
-    scale, unit = next(pair for pair in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")) if abs(value) >= pair[0])
-    return f"{value / scale:,.4g} {unit}"
+    if abs(value) >= 1e7:
+        return short(int(value))
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.2f}"
 
 
 def exact(value: float | None) -> str:
@@ -165,7 +164,8 @@ def _bars(lengths: Lengths, counted: str, scale: Sequence[tuple[float, str]], ea
     for k, (low, high, count) in enumerate(zip(edges, edges[1:], counts, strict=False)):
         share = count * each if each is not None else math.log(2 * count) / math.log(2 * top) if count else 0.0
         tall = max(_HEIGHT * share, 1) if count else 0
-        tip = f"{_range(low, high)} {lengths.unit}: {count:,} {counted}, {percent(count / total)}"
+        bin_ = f"{low:,}" if high - low == 1 else f"{low:,}–{high - 1:,}"  # noqa: RUF001 - an en dash, as in print
+        tip = f"{bin_} {lengths.unit}: {count:,} {counted}, {percent(count / total)}"
         parts.append(
             f'<g class="bar"><title>{html.escape(tip)}</title>'
             f'<rect class="hit" x="{k * width:.3f}%" y="{above}" width="{width:.3f}%" height="{_HEIGHT}"/>'
@@ -208,15 +208,6 @@ def frequency_figure(frequencies: Frequencies) -> str:
         )
     parts += _ticks([(100 * k / across, short(10**k)) for k in range(int(across) + 1)], above + _HEIGHT)
     return _figure("token frequency over rank", above, scale, parts, "rank", "times")
-
-
-def short(value: int) -> str:
-    """Return a number as the label of a scale: `150`, `1,500`, `150 k`, `1.5 M`."""
-    if value < 10_000:
-        return f"{value:,}"
-    units = ((10**15, "P"), (10**12, "T"), (10**9, "G"), (10**6, "M"), (1000, "k"))
-    scale, unit = next(pair for pair in units if value >= pair[0])
-    return f"{value / scale:,.1f}".removesuffix(".0") + f" {unit}"
 
 
 def _figure(
@@ -268,11 +259,6 @@ def _steps(top: int) -> list[int]:
     """Return 0 and round numbers, the last of which is at least `top`."""
     step = next(s * 10**k for k in range(20) for s in (1, 2, 5) if 5 * s * 10**k >= top)
     return list(range(0, top + step, step))
-
-
-def _range(low: int, high: int) -> str:
-    """Return the lengths in a bin: `48-63`, or `5` if it has one length."""
-    return f"{low:,}" if high - low == 1 else f"{low:,}–{high - 1:,}"  # noqa: RUF001 - an en dash, as in print
 
 
 def _at(histogram: Histogram, value: int) -> float:
