@@ -90,7 +90,6 @@ def command(
     parts: str | None,
     as_json: bool,
     quiet: bool,
-    debug: bool,
     **reading: Any,
 ) -> int:
     """Find the n-grams of evals in datasets.
