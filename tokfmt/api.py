@@ -296,6 +296,7 @@ def convert(
     seed: int | None = None,
     shuffle: int | None = None,
     select: Selection = None,
+    without: PathLike | Sequence[PathLike] | Mapping[str, Any] | None = None,
     allow_loss: Iterable[str] = (),
     jobs: int | None = None,
     executor: str = "auto",
@@ -348,6 +349,8 @@ def convert(
         seed: Seed that deals sequences to splits (default: 0).
         shuffle: Seed of a global shuffle of the sequences. Each split is shuffled by itself.
         select: Sequence numbers: `A:B`, one number, or a slice or range without a step.
+        without: Evals whose n-grams no sequence of the destination holds: paths, or `{"with": [...], "ngram": 13, "by":
+            "words", "field": ["question,answer"]}`, as in `overlap`.
         allow_loss: Names of the losses that you accept.
         jobs: Number of workers (default: one per core).
         executor: "threads", "processes", "serial", "dask", "dask:ADDRESS" or "auto". "auto" takes processes for much
@@ -384,11 +387,14 @@ def convert(
         from tokfmt.commands.convert.arrangement import arrangement_of
         from tokfmt.commands.convert.convert import convert as convert_sources
         from tokfmt.commands.convert.request import Request, task_of, to_bos_of, to_eos_of
+        from tokfmt.commands.convert.selection import without as without_evals
         from tokfmt.files.place import destination_of
         from tokfmt.run.execute import worker_count
         from tokfmt.run.progress import Progress
         from tokfmt.source.request import SourceRequest, selection_words
 
+        if without is not None and select is not None:
+            raise OptionError("--without and --select cannot be combined. Convert twice, or leave one out")
         arrangement = arrangement_of(shuffle, split, seed, split_by)
         read = None if arrangement.shares else split
         source = SourceRequest.of(
@@ -407,7 +413,7 @@ def convert(
             engine=engine,
             seq_len=count("seq_len", seq_len),
             arrangement=arrangement,
-            select=selection_words(select),
+            select=selection_words(select) if without is None else without_evals(without),
             jobs=worker_count(count("jobs", jobs)),
             executor=executor,
             overwrite=overwrite,
@@ -484,8 +490,8 @@ def overlap(
     with settings("overlap", storage_options):
         from tokfmt.commands.overlap import OverlapRequest
         from tokfmt.commands.overlap import overlap as run
-        from tokfmt.source.evals import OverlapRules
         from tokfmt.source.request import SourceRequest, several
+        from tokfmt.text.filter_rules import OverlapRules
 
         table = {
             "with": several(evals),

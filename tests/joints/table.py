@@ -627,7 +627,7 @@ OPTIONS = {
          "manifest"), "convert to jsonl",
     ),
     **dict.fromkeys(
-        ("tokenizer", "special_tokens", "engine", "text_field", "jobs", "executor", "overwrite", "dry_run",
+        ("tokenizer", "special_tokens", "engine", "without", "text_field", "jobs", "executor", "overwrite", "dry_run",
          "recursive", "ignore_manifest", "progress", "rejects", "scale", "from_tokenizer", "ledger", "spool", "storage_options"), "",
     ),
 }  # fmt: skip

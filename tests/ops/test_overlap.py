@@ -6,12 +6,13 @@ import json
 import numpy as np
 import overlap_oracle as oracle
 import pytest
+from finishing import finish
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
-from tokfmt.errors import TokenizerMismatchError, TokfmtError
+from tokfmt.errors import OptionError, TokenizerMismatchError, TokfmtError
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 SOME = st.lists(st.lists(st.integers(0, 3), max_size=12), max_size=8)
@@ -247,3 +248,101 @@ def test_rows_of_the_list_replace_only_a_list(tmp_path):
     with pytest.raises(TokfmtError):
         tokfmt.overlap(corpus, corpus, ngram=2, list=corpus)
     assert corpus.read_text().startswith('{"text"')
+
+
+def expected_rest(documents, items, n):
+    out = oracle.hit(items, documents, n)
+    return [k for k in range(len(documents)) if k not in out], out
+
+
+@given(SOME.filter(len), SOME.filter(len), st.integers(1, 4))
+@settings(max_examples=30, deadline=None)
+def test_a_conversion_without_overlap_has_exactly_the_others(home, documents, evals, n):
+    corpus, wanted = ids(home / "c.jsonl", documents), ids(home / "e.jsonl", evals)
+    rest, out = expected_rest(documents, evals, n)
+    for name in ("o.jsonl", "o.pbin"):
+        tokfmt.convert(
+            corpus, home / name, overwrite=True, without={"with": wanted, "ngram": n, "by": "tokens"}, to_eos=9,
+            rejects=home / "r.jsonl", jobs=1,
+        )  # fmt: skip
+        found = [json.loads(line)["input_ids"] for line in (home / "o.jsonl").read_text().splitlines()]
+        if name == "o.pbin":
+            with tokfmt.open(home / name, eos=9) as dataset:
+                found = dataset[:].tolist()
+        assert found == [documents[k] for k in rest]
+        listed = [json.loads(line) for line in (home / "r.jsonl").read_text().splitlines()]
+        assert [one.get("ids", one.get("input_ids")) for one in listed] == [documents[k] for k in out]
+
+
+@given(TEXTS.filter(len), TEXTS.filter(len), st.integers(1, 3), st.booleans())
+@settings(max_examples=25, deadline=None)
+def test_texts_without_overlap_are_exactly_the_others(home, documents, evals, n, in_recipe):
+    corpus, wanted = lines(home / "c.jsonl", documents), lines(home / "e.jsonl", evals)
+    rest, out = expected_rest(list(map(oracle.words, documents)), list(map(oracle.words, evals)), n)
+    if in_recipe:
+        recipe = home / "mix.toml"
+        recipe.write_text(
+            f'tokfmt = 1\ntokenizer = "{TOKENIZER}"\n[[source]]\npath = "c.jsonl"\nfilter = "clean"\n'
+            f'[filter.clean]\nwithout = {{ with = ["e.jsonl"], ngram = {n} }}\n'
+        )
+        tokfmt.convert(recipe, home / "o.pbin", overwrite=True, rejects=home / "r.jsonl", jobs=1)
+        found = [one.text for one in tokfmt.show(home / "o.pbin", ":", limit=0, tokenizer=str(TOKENIZER)).shown]
+    else:
+        without = {"with": [wanted], "ngram": n}
+        tokfmt.convert(corpus, home / "o.jsonl", overwrite=True, without=without, rejects=home / "r.jsonl", jobs=1)
+        found = [json.loads(line)["text"] for line in (home / "o.jsonl").read_text().splitlines()]
+    assert found == [documents[k] for k in rest]
+    listed = [json.loads(line) for line in (home / "r.jsonl").read_text().splitlines()]
+    assert [one["text"] for one in listed] == [documents[k] for k in out]
+    if in_recipe:
+        assert [(one["record"], one["filter"], one["rule"]) for one in listed] == [(k, "clean", "without") for k in out]
+
+
+def test_a_recipe_of_token_ids_without_overlap(corpora, tmp_path):
+    home, items, _ = corpora
+    for by, how in (("tokens", ""), ("words", f'tokenizer = "{TOKENIZER}"\n')):
+        recipe = home / "mix.toml"
+        recipe.write_text(
+            f'tokfmt = 1\n{how}[[source]]\npath = "c.pbin"\nfilter = "clean"\n'
+            f'[filter.clean]\nwithout = {{ with = "e.jsonl", ngram = 5, by = "{by}" }}\n'
+        )
+        tokfmt.convert(recipe, tmp_path / f"{by}.pbin", to_eos=999)
+        whole = tokfmt.overlap(home / "c.pbin", items, ngram=5, by=by, tokenizer=str(TOKENIZER) if how else None)
+        clean = tokfmt.overlap(
+            tmp_path / f"{by}.pbin", items, ngram=5, by=by, tokenizer=str(TOKENIZER) if how else None
+        )
+        assert whole.hit_documents and not clean.hit_documents
+        assert whole.corpora[0].documents - whole.hit_documents == clean.corpora[0].documents
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ('{ with = "e.jsonl", ngrams = 5 }', "ngrams"),
+        ("{ ngram = 5 }", "no evals"),
+        ('{ with = "none.jsonl", by = "tokens" }', "none.jsonl"),
+        ('{ with = "e.jsonl" }', 'tokenizer = "NAME"'),
+        ('{ with = "t.jsonl", by = "tokens" }', 'tokenizer = "NAME"'),
+    ],
+)
+def test_a_recipe_says_what_is_wrong_with_its_evals(tmp_path, rule, said):
+    ids(tmp_path / "c.jsonl", [[1, 2]])
+    ids(tmp_path / "e.jsonl", [[1, 2]])
+    lines(tmp_path / "t.jsonl", ["a b"])
+    recipe = tmp_path / "mix.toml"
+    recipe.write_text(f'tokfmt = 1\n[[source]]\npath = "c.jsonl"\nfilter = "f"\n[filter.f]\nwithout = {rule}\n')
+    with pytest.raises(TokfmtError) as caught:
+        tokfmt.convert(recipe, tmp_path / "o.pbin", to_eos=3)
+    assert said in str(caught.value)
+
+
+def test_without_in_tasks_and_with_a_selection(corpora, tmp_path):
+    home, items, _ = corpora
+    how = {"without": {"with": items, "ngram": 5, "by": "tokens"}}
+    tokfmt.convert(home / "c.pbin", tmp_path / "whole.pbin", **how)
+    for k in range(2):
+        tokfmt.convert(home / "c.pbin", tmp_path / "tasks.pbin", task=(k, 2), **how)
+    finish(tmp_path / "tasks.pbin")
+    assert (tmp_path / "tasks.pbin").read_bytes() == (tmp_path / "whole.pbin").read_bytes()
+    with pytest.raises(OptionError):
+        tokfmt.convert(home / "c.pbin", tmp_path / "o.pbin", select="0:3", **how)

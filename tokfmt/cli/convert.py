@@ -91,6 +91,8 @@ _OFTEN = ("--eos", "--split", "--text-field", "--recursive", "--allow-loss", "--
 )
 @click.option("--seq-len", type=Count(1), metavar="N", help="Tokens per sample, for formats with samples.")
 @click.option("--select", metavar="SEL", help="Only these: 0:140, 3,17, len>=50, text:words.")
+@click.option("--without", multiple=True, type=PLACE, metavar="EVAL", help="Leave out what overlaps with an eval.")
+@rare("--without-opt", multiple=True, metavar="KEY=VALUE", help="Option of --without: ngram=8, by=tokens, field=a,b.")
 @click.option("--shuffle", type=Count(maximum=None), metavar="SEED", help="Shuffle all sequences by a seed.")
 @rare("--seed", type=Count(maximum=None), help="Seed of --split NAME=SHARE,... (default: 0).")
 @rare(
@@ -136,6 +138,7 @@ def command(context: click.Context, /, sources: tuple[str, ...], destination: st
     """
     quiet, as_json, finishing = given.pop("quiet"), given.pop("as_json"), given.pop("finish")
     given["manifest"] = not given.pop("no_manifest")
+    given["without"] = _without(context, given["without"], given.pop("without_opt"))
     from tokfmt.run.execute import POOLS
 
     for pool in POOLS:  # tokenizer libraries read these variables on first use
@@ -164,6 +167,15 @@ def command(context: click.Context, /, sources: tuple[str, ...], destination: st
         for line in table_of_prepared(done.prepared).lines() if done.prepared else ():
             click.echo(line)
         click.echo(_summary(done, time.monotonic() - began), err=True)
+
+
+def _without(context: click.Context, evals: tuple[str, ...], options: tuple[str, ...]) -> dict[str, object] | None:
+    """Return the table of evals, and what counts as overlap with them; None without any."""
+    from tokfmt.base.options import given_options
+
+    if options and not evals:
+        context.fail("--without-opt goes with --without EVAL. Give an eval")
+    return {"with": evals, **given_options(options)} if evals else None
 
 
 def _status(

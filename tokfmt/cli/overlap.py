@@ -100,7 +100,7 @@ def command(
     short. `tokfmt show CORPUS DOCUMENT` prints the document of a hit.
     """
     from tokfmt.commands.overlap import OverlapRequest, overlap
-    from tokfmt.source.evals import OverlapRules
+    from tokfmt.text.filter_rules import OverlapRules
 
     rules = OverlapRules.of({"with": evals, "ngram": ngram, "by": by, "field": fields}, "overlap")
     request = OverlapRequest(

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any, Literal
 
 from tokfmt.errors import TokfmtError
@@ -140,6 +141,14 @@ def _is_exact(value: object) -> bool:
     if isinstance(value, list):
         return all(map(_is_exact, value))
     return not isinstance(value, int) or abs(value) < _LARGEST
+
+
+def said_in(text: str) -> str:
+    """Return the texts of the messages, or of the prompt and the completion, of a chat."""
+    chat = json.loads(text) if text else []
+    parts = list(chat.values()) if isinstance(chat, dict) else [chat]
+    said = ([part] if isinstance(part, str) else chain.from_iterable(map(texts_of_message, part)) for part in parts)
+    return "\n".join(chain.from_iterable(said))
 
 
 def texts_of_message(message: Mapping[str, Any]) -> list[str]:

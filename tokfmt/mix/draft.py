@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tokfmt.core.records import Block, RecordInfo, RecordReader, SkippedRecords
-from tokfmt.errors import Loss, OptionError
+from tokfmt.errors import Loss, OptionError, TokfmtError, reword
 from tokfmt.files.place import Place
 from tokfmt.mix.documents import TokenSource
-from tokfmt.mix.language import RecipeFile, SourceEntry
+from tokfmt.mix.language import RecipeFile, SourceEntry, in_keys
 from tokfmt.mix.samples import separator_of
 from tokfmt.source.stored import Source as Opened
 from tokfmt.source.stored import records_of
-from tokfmt.text.filter_rules import FilterRules
+from tokfmt.text.filter_rules import DocumentMatcher, FilterRules, OverlapRules
 from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class SourcePreview:
     rejected: dict[str, int]
 
 
-def _look(source: TextSource, notes: list[str]) -> SourcePreview:
+def _look(source: TextSource, matchers: Mapping[OverlapRules, DocumentMatcher], notes: list[str]) -> SourcePreview:
     from tokfmt.source.ingest import sample_records  # The Loader needs nothing that encodes texts.
     from tokfmt.text.filters import FilterChain
 
@@ -126,7 +126,7 @@ def _look(source: TextSource, notes: list[str]) -> SourcePreview:
             lines = counted(skipped.invalid, "invalid line")
             error = part.reader.record_error(skipped.faults[0])
             notes.append(f"{printable(source.name)}: {lines} among those that were read, the first: {error}")
-    sieve = FilterChain(source.filters)
+    sieve = FilterChain(source.filters, False, matchers, any(reader.info.chats for reader in source.readers))
     broken = Counter(number for number in sieve.entries(texts)["rule"].tolist() if number)
     rejected = {".".join(sieve.rule(number)): count for number, count in sorted(broken.items())}
     return SourcePreview(
@@ -155,6 +155,18 @@ class TextRecipe(RecordReader):
         # lost: see `records.RecordInfo`; set when it is assembled
         self.eos_id, self.lost = separator_of(file, sources), tuple[Loss, ...]()
         self._readers = [reader for source in self.of_text for reader in source.readers]
+
+    def matchers(self) -> dict[OverlapRules, DocumentMatcher]:
+        """Return what finds the overlap with evals that its filters leave out."""
+        from tokfmt.source.evals import matchers_of  # The Loader compares nothing.
+
+        used = {name for entry in self.file.sources for name in entry.filter}
+        rules = [rules for name, rules in self.file.filters.items() if name in used]
+        try:
+            return matchers_of(rules, self.file.where, self.tokenizer)
+        except TokfmtError as error:
+            reword(error, in_keys)
+            raise
 
     @property
     def of_text(self) -> list[TextSource]:
@@ -214,7 +226,8 @@ class TextRecipe(RecordReader):
     def preview(self) -> Previewed:
         """Run the filters over some texts of each source, from places spread over it."""
         notes = list(self.info.notes)
-        texts = [_look(source, notes) for source in self.of_text]
+        matchers = self.matchers()
+        texts = [_look(source, matchers, notes) for source in self.of_text]
         quotas = {entry.name: entry.tokens for entry in self.file.sources}
         ids = [HeldIds(one.name, one.info.sequences, one.info.tokens, quotas[one.name]) for one in self.of_ids]
         return Previewed(str(self.file.where), texts, ids, notes)

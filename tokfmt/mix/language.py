@@ -21,7 +21,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
@@ -32,7 +32,7 @@ from tokfmt.errors import FormatError, OptionError
 from tokfmt.files.file import open_file
 from tokfmt.files.named import place_named
 from tokfmt.files.place import LocalPlace, Place, is_address, place_of
-from tokfmt.text.filter_rules import FilterRules
+from tokfmt.text.filter_rules import FilterRules, OverlapRules
 from tokfmt.wording import grouped, printable
 
 VERSION = RECIPE_VERSION = 1
@@ -192,15 +192,23 @@ def parse_recipe(table: Mapping[str, Any], where: Place) -> RecipeFile:
     recipe = RecipeFile(
         where=where,
         sources=_named([_entry(entry, where, number) for number, entry in enumerate(entries)]),
-        filters={
-            str(name): FilterRules(**_values(FilterRules, table, where, f"[filter.{printable(name)}]"))
-            for name, table in rules.items()
-        },
+        filters={str(name): _filter(table, where, f"[filter.{printable(name)}]") for name, table in rules.items()},
         **_values(RecipeFile, tables, where, ""),
     )
     for wrong, remedy in _contradictions(recipe):
         raise FormatError(where, wrong, remedy=remedy)
     return recipe
+
+
+def _filter(table: Any, where: Place, title: str) -> FilterRules:
+    plain = {key: value for key, value in table.items() if key != "without"} if isinstance(table, Mapping) else table
+    rules = FilterRules(**_values(FilterRules, plain, where, title))
+    if plain == table:
+        return rules
+    try:
+        return replace(rules, without=OverlapRules.of(table["without"]))
+    except OptionError as error:
+        raise FormatError(where, f"{title}: {error}") from error
 
 
 def _entry(table: Any, where: Place, number: int) -> SourceEntry:
@@ -422,9 +430,9 @@ def in_toml(recipe: RecipeFile) -> str:
     for name, rules in recipe.filters.items():
         lines += ["", f"[filter.{_toml(name)}]"]
         lines += [
-            f"{rule.name} = {getattr(rules, rule.name)}"
+            f"{rule.name} = {value.in_toml(_toml) if isinstance(value, OverlapRules) else value}"
             for rule in fields(rules)
-            if getattr(rules, rule.name) is not None
+            if (value := getattr(rules, rule.name)) is not None
         ]
     return "\n".join(lines) + "\n"
 

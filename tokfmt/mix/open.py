@@ -402,9 +402,16 @@ def _kinds(file: RecipeFile, entry: SourceEntry, parts: Sequence[Opened]) -> set
         kinds.discard("ids")  # "ids" is only the default of files without a record
     if "ids" in kinds and not all(rules.is_on_tokens for _, rules in filters_of(file, entry)):
         raise OptionError(
-            "its filter has rules on text, but it holds token IDs. Use min_tokens and max_tokens alone, or give a "
-            "source of text"
+            "its filter has rules on text, but it holds token IDs. Use min_tokens, max_tokens and without alone, or "
+            "give a source of text"
         )
+    if "ids" in kinds and file.tokenizer is None:
+        by = {rules.without.by for _, rules in filters_of(file, entry) if rules.without is not None}
+        if "words" in by:
+            raise OptionError(
+                'its filter compares words, but it holds token IDs. Add tokenizer = "NAME" to the recipe, or by = '
+                '"tokens" to the filter'
+            )
     return kinds
 
 

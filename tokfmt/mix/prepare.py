@@ -181,6 +181,7 @@ class Preparation:
         self.recipe_number = recipe_number
         self.home = workers.scratch / f"prepared-{recipe_number}"
         self.home.mkdir(exist_ok=True)
+        self.matchers = draft.matchers()
         listed = rejects is not None
         self.kept = Kept(self.home, share() // _SHARE, numbered=listed) if draft.file.dedup == "exact" else None
         self.rejects = Rejects(rejects, draft.file) if rejects is not None else None
@@ -445,11 +446,13 @@ class Preparation:
         )
 
     def _sieve(self, source: TextSource) -> FilterChain:
-        return FilterChain(source.filters, self.kept is not None)
+        chats = any(reader.info.chats for reader in source.readers)
+        return FilterChain(source.filters, self.kept is not None, self.matchers, chats)
 
     def _compared(self, number: int, source: TokenSource) -> ReadRecords:
         """Return the entries of a source of token IDs, with a hash of each sequence if equal ones are left out."""
-        sieve = FilterChain(filters_of(self.draft.file, self.draft.file.sources[number]), self.kept is not None)
+        filters = filters_of(self.draft.file, self.draft.file.sources[number])
+        sieve = FilterChain(filters, self.kept is not None, self.matchers)
         count, path, workers = source.info.sequences, self.home / f"entries-{number}", self.workers
         self.progress.phase(f"comparing {printable(source.name)}", source.info.tokens, "tokens")
         with open(path, "wb") as file:
@@ -596,7 +599,7 @@ def _look_at(shared: tuple[TokenReader, Path, FilterChain], interval: tuple[int,
         lengths = np.diff(batch.offsets)
         part = entries[done : done + len(lengths)]
         part["chars"], tokens = lengths, tokens + int(lengths.sum())
-        sieve.judge_lengths(part, lengths)
+        sieve.judge_tokens(part, batch, of_text=False)
         if sieve.hashed:
             contents = (np.ascontiguousarray(sequence, "<u4").data for sequence in batch)
             words = np.frombuffer(b"".join(xxh3_128_digest(one, seed=1) for one in contents), "<u8").reshape(-1, 2)

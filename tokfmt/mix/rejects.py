@@ -99,6 +99,8 @@ class Rejects:
 
 def _value(content: str | list[int], rules: FilterRules, rule: str) -> float | None:
     """Return the value of a text or of token IDs under a rule; None if it is not kept, as the tokens of a text."""
+    if rule == "without":
+        return None
     if isinstance(content, list):
         return len(content)
     return None if rule in TOKEN_RULES else value_of(content, rules, rule)

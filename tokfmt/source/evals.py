@@ -8,64 +8,39 @@ for each byte of their texts, and 60 for each token ID.
 from __future__ import annotations
 
 import itertools
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from tokfmt.base.options import fit, hints_of, nearest, option
-from tokfmt.core.chats import texts_of_message
-from tokfmt.core.ragged import Ragged
-from tokfmt.core.reader import TokenReader, batches
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.base.threads import in_threads
+from tokfmt.core.chats import said_in
+from tokfmt.core.ragged import Offsets, Ragged
+from tokfmt.core.reader import TokenReader, batches, windows
 from tokfmt.core.records import Block, RecordBatch, RecordReader, RecordView
 from tokfmt.errors import FormatError, OptionError, reword
-from tokfmt.files.place import PlaceLike
+from tokfmt.files.named import place_named
+from tokfmt.files.place import Place
 from tokfmt.source.discover import dataset_paths
 from tokfmt.source.ingest import encoder_of, ingested
 from tokfmt.source.open import open_dataset
-from tokfmt.source.request import Reading, SourceRequest, option_names, several
+from tokfmt.source.request import Reading, SourceRequest, option_names
 from tokfmt.source.stored import Source, agreed_tokenizer, manifest_tokenizer
 from tokfmt.text.decoded import DecodedRecords
+from tokfmt.text.filter_rules import DocumentMatcher, FilterRules, OverlapRules
 from tokfmt.text.ingest import encoded_batches
-from tokfmt.wording import counted, printable
+from tokfmt.wording import printable
 
 if TYPE_CHECKING:
     from tokfmt.text.ngrams import NgramIndex
     from tokfmt.text.tokenizer import TokenizerHandle
 
-_BLOCK, _BATCH = 1 << 24, 1 << 10
+_BLOCK, _BATCH, _REGION = 1 << 24, 1 << 10, 1 << 22
 _LOSSES = frozenset({"fields"})  # that reading evals accepts
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OverlapRules:
-    """Evals, and what counts as overlap with them: `{ with = [...], ngram = 13, by = "words", field = [...] }`."""
-
-    evals: tuple[PlaceLike, ...]
-    ngram: int = option(13, minimum=1, maximum=255)  # words or tokens in a row
-    by: Literal["words", "tokens"] = "words"
-    # fields of the text of evals, as "question,answer": for all, or for each (default: as for any dataset)
-    field: tuple[str, ...] = ()
-
-    @staticmethod
-    def of(given: object, name: str = "without") -> OverlapRules:
-        """Return the rules of a table, or those with the defaults for paths of evals."""
-        table = dict(given) if isinstance(given, Mapping) else {"with": given}
-        evals = table.pop("with", None)
-        if not evals:
-            raise OptionError(f"{name}: names no evals. Give files or datasets of evals", name=name)
-        kinds, values, known = hints_of(OverlapRules), dict[str, Any](), {key.name: key for key in fields(OverlapRules)}
-        for key, value in table.items():
-            if key not in known or key == "evals":
-                listed = "with, ngram, by, field"
-                raise OptionError(f"{name} has no key {key!r} (expected {listed})", nearest=nearest(str(key), known))
-            values[key] = fit(f"{name}: {key}", value, kinds[key], known[key].metadata)
-        rules = OverlapRules(evals=several(evals), **values)
-        if len(rules.field) > 1 and len(rules.field) != len(rules.evals):
-            found = f"{len(rules.field)} for {counted(len(rules.evals), 'eval')}"
-            raise OptionError(f"{name}: field is given once, or once for each eval in their order (found {found})")
-        return rules
 
 
 class _Fields(RecordView):
@@ -96,20 +71,10 @@ class _Said(RecordView):
     """Chats as the texts of their messages."""
 
     def texts(self, block: Block) -> Iterator[RecordBatch]:
-        return (batch._replace(texts=list(map(_said, batch.texts))) for batch in self.records.texts(block))
+        return (batch._replace(texts=list(map(said_in, batch.texts))) for batch in self.records.texts(block))
 
     def record(self, index: int) -> str:
-        return _said(str(self.records.record(index)))
-
-
-def _said(text: str) -> str:
-    chat = json.loads(text) if text else []
-    parts = chat.values() if isinstance(chat, dict) else [chat]
-    said = (
-        [part] if isinstance(part, str) else itertools.chain.from_iterable(map(texts_of_message, part))
-        for part in parts
-    )
-    return "\n".join(itertools.chain.from_iterable(said))
+        return said_in(str(self.records.record(index)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,3 +182,60 @@ def index_of(rules: OverlapRules, evals: Sequence[Source], how: Comparison) -> t
                     yield item
 
     return (of_texts if rules.by == "words" else of_tokens)(items(), rules.ngram), counts
+
+
+def matchers_of(
+    filters: Iterable[FilterRules], recipe: Place, tokenizer: TokenizerHandle | None
+) -> dict[OverlapRules, DocumentMatcher]:
+    """Return what finds the overlap that filters of a recipe leave out, whose paths are relative to it."""
+    from tokfmt.text.ngrams import Matcher
+
+    found = dict[OverlapRules, DocumentMatcher]()
+    for one in dict.fromkeys(one.without for one in filters if one.without is not None):
+        rules = replace(one, evals=tuple(place_named(recipe, str(path)) for path in one.evals))
+        evals = open_evals(rules, tokenizer)
+        how = comparison_of(rules.by, evals, tokenizer)
+        decoder = None if tokenizer is None else tokenizer.decoder(lenient=True)
+        found[one] = Matcher(index_of(rules, evals, how)[0], rules.by, decoder)
+    return found
+
+
+def overlapping(
+    rules: OverlapRules,
+    sources: Sequence[Source],
+    axes: Sequence[TokenReader | None],
+    tokenizer: TokenizerHandle | None,
+    jobs: int,
+) -> NDArray[np.bool_]:
+    """Return for each document of some sources whether it holds an n-gram of evals.
+
+    The words of texts are those of the records. Else the token axis of a source is read, if it has one already.
+    """
+    evals = open_evals(rules, tokenizer)
+    how = comparison_of(rules.by, [*sources, *evals], tokenizer)
+    index, _ = index_of(rules, evals, how)
+
+    def in_block(reader: RecordReader, block: Block) -> NDArray[np.bool_]:
+        masks = [np.empty(0, np.bool_)]
+        for batch in how.read(reader, block):
+            found = index.in_ragged(batch) if isinstance(batch, Ragged) else index.in_texts(batch)
+            masks.append(np.bincount(found.texts, minlength=len(batch)) > 0)
+        return np.concatenate(masks)
+
+    def in_region(reader: TokenReader, interval: tuple[int, int]) -> Offsets:
+        return index.in_axis(reader, *interval).texts
+
+    every = [np.empty(0, np.bool_)]
+    for source, axis in zip(sources, axes, strict=True):
+        is_text = source.reader.info.is_text and not source.format.is_computed
+        reader = source.reader if axis is None or (is_text and rules.by == "words") else axis
+        reader = how.readable(source._replace(reader=reader))
+        if isinstance(reader, RecordReader):
+            every += in_threads(partial(in_block, reader), reader.blocks(_BLOCK), jobs)
+        else:
+            mask = np.zeros(reader.info.sequences, np.bool_)
+            regions = windows(0, reader.info.tokens, _REGION)
+            for texts in in_threads(partial(in_region, reader), regions, jobs):
+                mask[texts] = True
+            every.append(mask)
+    return np.concatenate(every)

@@ -11,8 +11,9 @@ first rule, in the order below, that it breaks.
                           4; 0 if all is white space
     min_word_diversity    distinct words over words, of the first 1,000; 1 without any word
     max_word_share        share of the most frequent word among the first 1,000; 0 without any word
-    min_tokens            tokens, without separators; token IDs can be judged by these two alone
+    min_tokens            tokens, without separators; token IDs can be judged by these two and the last rule alone
     max_tokens            the same
+    without               no n-gram of evals; see `text.ngrams`
 
 White space is where `str.split` splits. For languages that write without spaces, set no word rules. Usual values are 50
 words, 200 characters, 0.3, 0.2, 0.1 and 0.3. The rules are the four heuristics that the card of the stage-1 corpus
@@ -31,15 +32,16 @@ import re
 import sys
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.ragged import offsets_of, true_at
-from tokfmt.text.filter_rules import TOKEN_RULES, FilterRules
+from tokfmt.core.chats import said_in
+from tokfmt.core.ragged import Ragged, offsets_of, true_at
+from tokfmt.text.filter_rules import TOKEN_RULES, DocumentMatcher, FilterRules, OverlapRules
 
 FIRST_WORDS = 1000
 """Number of words at the start of a text that `min_word_diversity` and `max_word_share` read."""
@@ -104,6 +106,8 @@ class FilterChain:
 
     filters: tuple[tuple[str, FilterRules], ...] = ()  # the name and the thresholds of each
     hashed: bool = False  # entries hold a hash
+    matchers: Mapping[OverlapRules, DocumentMatcher] = field(default_factory=dict)  # of the rules `without`
+    chats: bool = False  # texts are chats
 
     def entries(self, texts: Sequence[str]) -> NDArray[np.void]:
         """Return an entry for each text, with 0 tokens, as tokens are counted later: ENTRY[len(texts)]."""
@@ -113,7 +117,11 @@ class FilterChain:
         for number, (_, rules) in enumerate(self.filters):
             left = np.flatnonzero(found["rule"] == 0)
             for k, rejection in _broken([texts[k] for k in left.tolist()], lengths[left], rules).items():
-                found["rule"][left[k]] = number * len(_RULES) + _RULES.index(rejection.rule) + 1
+                found["rule"][left[k]] = self._number(number, rejection.rule)
+            if rules.without is not None and rules.without.by == "words":
+                left = np.flatnonzero(found["rule"] == 0)
+                some = [said_in(texts[k]) if self.chats else texts[k] for k in left.tolist()]
+                found["rule"][left[self.matchers[rules.without].in_texts(some)]] = self._number(number, "without")
         if self.hashed:
             from xxhash import xxh3_128_digest
 
@@ -122,16 +130,25 @@ class FilterChain:
             found["high"], found["low"] = words[:, 0], words[:, 1]
         return found
 
-    def judge_lengths(self, entries: NDArray[np.void], lengths: NDArray[np.int64]) -> None:
-        """Write the lengths in tokens of entries that broke no rule to them, 0 for those that break one on tokens."""
-        entries["tokens"] = lengths
+    def _number(self, which: int, rule: str) -> int:
+        return which * len(_RULES) + _RULES.index(rule) + 1
+
+    def judge_tokens(self, entries: NDArray[np.void], ids: Ragged, *, of_text: bool) -> None:
+        """Write the lengths in tokens of entries that broke no rule to them, 0 for those that break one on tokens.
+
+        The words of texts have been judged before.
+        """
+        entries["tokens"] = lengths = np.diff(ids.offsets)
         for number, (_, rules) in enumerate(self.filters):
             for name in TOKEN_RULES:
                 if (limit := getattr(rules, name)) is not None:
                     broken = lengths < limit if name.startswith("min_") else lengths > limit
                     broken &= entries["rule"] == 0
-                    entries["rule"][broken] = number * len(_RULES) + _RULES.index(name) + 1
-                    entries["tokens"][broken] = 0
+                    entries["rule"][broken] = self._number(number, name)
+            if rules.without is not None and not (of_text and rules.without.by == "words"):
+                broken = self.matchers[rules.without].in_ids(ids) & (entries["rule"] == 0)
+                entries["rule"][broken] = self._number(number, "without")
+        entries["tokens"][entries["rule"] != 0] = 0
 
     def rule(self, number: int) -> tuple[str, str]:
         """Return the names of filter and rule by the number in an entry, from 1."""
@@ -169,7 +186,7 @@ def _judge(texts: Sequence[str], lengths: NDArray[np.int64], rules: FilterRules)
     characters = _Long(texts[0]) if len(texts) == 1 and len(texts[0]) > _BATCH else _Characters(texts, lengths)
     for name in _RULES:
         limit = getattr(rules, name)
-        if limit is None or name in TOKEN_RULES:
+        if limit is None or name in (*TOKEN_RULES, "without"):
             continue
         values, exact = getattr(characters, name)()
         for k in np.flatnonzero(values < limit if name.startswith("min_") else values > limit).tolist():

@@ -358,7 +358,7 @@ def _sifted(sieve: FilterChain, encoder: Encoder, texts: Sequence[str]) -> tuple
     with _numbered(passed):
         found = encoder.marked([texts[k] for k in passed.tolist()])
     lengths, judged = np.diff(found.ragged.offsets), entries[passed]
-    sieve.judge_lengths(judged, lengths)
+    sieve.judge_tokens(judged, found.ragged, of_text=True)
     entries[passed] = judged
     kept = judged["rule"] == 0
     if not kept.all():

@@ -21,8 +21,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core.format import Decoder
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of
-from tokfmt.core.reader import windows
+from tokfmt.core.reader import TokenReader, windows
 from tokfmt.text.words import PIECE, Words, words_of
 
 Keys = NDArray[np.uint64]
@@ -84,6 +85,19 @@ class NgramIndex:
     def in_tokens(self, tokens: Tokens) -> tuple[Offsets, Offsets]:
         """Return the positions of n-grams in consecutive tokens, ascending, and their numbers."""
         return self._matches(tokens, lambda at: tokens[at])
+
+    def in_axis(self, reader: TokenReader, start: int, stop: int) -> Found:
+        """Return the places of n-grams that begin in an interval of a token axis, by the numbers of sequences."""
+        found = list[Found]()
+        for a, b in windows(start, stop):
+            at, grams = self.in_tokens(reader.tokens(a, min(b + self.n - 1, reader.info.tokens)))
+            if len(at):
+                first, last = reader.sequence_at(a + int(at[0])), reader.sequence_at(a + int(at[-1])) + 1
+                bounds = reader.offsets(first, last)
+                which = np.searchsorted(bounds, at + a, side="right") - 1
+                fits = at + a + self.n <= bounds[which + 1]
+                found.append(Found(first + which[fits], (at + a - bounds[which])[fits], grams[fits]))
+        return Found.joined(found)
 
     def in_ragged(self, ragged: Ragged) -> Found:
         """Return the places of n-grams in sequences of token IDs."""
@@ -172,6 +186,26 @@ def _keys(words: Words, base: int) -> Keys:
     keys = sums[words.stops] - sums[words.starts]
     keys *= inverse[words.starts]
     return keys
+
+
+@dataclass(frozen=True, slots=True)
+class Matcher:
+    """Find the documents that hold an n-gram of evals."""
+
+    index: NgramIndex
+    by: str  # "words" or "tokens"
+    decoder: Decoder | None  # of token IDs to words
+
+    def in_texts(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """Return for each text whether it does, by words."""
+        return np.bincount(self.index.in_texts(texts).texts, minlength=len(texts)) > 0
+
+    def in_ids(self, ids: Ragged) -> NDArray[np.bool_]:
+        """Return for each sequence of token IDs whether it does."""
+        if self.by == "tokens":
+            return np.bincount(self.index.in_ragged(ids).texts, minlength=len(ids)) > 0
+        assert self.decoder is not None
+        return self.in_texts([self.decoder.decode(one) for one in ids])
 
 
 def of_tokens(items: Iterable[Tokens], n: int) -> NgramIndex:

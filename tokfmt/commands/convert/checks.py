@@ -109,8 +109,8 @@ def _check_rejects(request: Request, path: Place, inputs: Inputs) -> None:
     """Refuse a file of rejects that stays empty, that would replace another file, or that overwrites a source."""
     if query_of(request.select) is None and all(text_recipe_of(source) is None for source in inputs.sources):
         raise OptionError(
-            "--rejects lists what a query of --select, or a recipe with text, filters or dedup, leaves out. Give "
-            "--select QUERY, or name such a recipe as SRC"
+            "--rejects lists what --without, a query of --select, or a recipe with text, filters or dedup, leaves out. "
+            "Give --without EVAL or --select QUERY, or name such a recipe as SRC"
         )
     guard(path, (*request.source.paths, request.destination), inputs.files)
     if isinstance(path, Url):

@@ -21,7 +21,7 @@ from tokfmt.run.plan import Workers
 from tokfmt.run.progress import Progress
 from tokfmt.source.ingest import as_stored, encoder_for, ingest, note_on_chats
 from tokfmt.source.request import parse_selection
-from tokfmt.source.stored import Source, without_ends, without_leads, without_separators
+from tokfmt.source.stored import Source, records_of, without_ends, without_leads, without_separators
 from tokfmt.text.ingest import ShardReader, Unread
 from tokfmt.wording import counted, printable
 
@@ -53,8 +53,7 @@ def gather(
     def refused(source: Source, skipped: SkippedRecords) -> bool:
         return not names_lost(source, skipped, destination.format) <= request.source.allow_loss
 
-    readers: list[TokenReader] = []
-    skipped: list[tuple[Source, SkippedRecords]] = []
+    readers, skipped = list[TokenReader](), list[tuple[Source, SkippedRecords]]()
     encoded, notes, rows = True, list[str](), dict[int, tuple[object, list[Any]]]()
     counts, made = list[tuple[Source, int, int | None]](), list[Source]()
     for number, source in enumerate(sources):
@@ -102,8 +101,9 @@ def gather(
     if lead is not None or any(source.bos_id is not None for source in sources):
         pairs = zip(sources, readers, strict=True)
         readers = [_without_lead(source, reader, lead, notes, every_end=every_end) for source, reader in pairs]
+    chosen = None if workers.share is not None and records_of(sources) else selection  # Else --finish selects.
     axis = readers[0] if len(readers) == 1 else Concat(readers)
-    taken = selected(selection, axis, inputs.sources, tokenizer, progress)
+    taken = selected(chosen, axis, inputs.sources, tokenizer, progress, readers, workers.jobs)
     list_rest(rejects, taken, sources, readers)
     is_encoded = encoded or workers.journal.keeps
     reported = is_encoded and workers.share is None and any(source.format.is_computed for source in sources)

@@ -24,17 +24,20 @@ from tokfmt.commands.search.query import (
 )
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import TokenReader, windows
-from tokfmt.core.records import RecordReader
 from tokfmt.errors import OptionError
+from tokfmt.files.place import place_of
 from tokfmt.model.select import Chosen, Slice
 from tokfmt.run.progress import Progress
 from tokfmt.source.ingest import tokenized
 from tokfmt.source.request import parse_selection
-from tokfmt.source.stored import Source, manifest_tokenizer, paths_of, tokenizer_note
+from tokfmt.source.stored import Source, manifest_tokenizer, paths_of, records_of, tokenizer_note
+from tokfmt.text.filter_rules import OverlapRules
+from tokfmt.wording import counted
 
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
 
+_WITHOUT = "without:"  # begins a selection that `without` makes
 _MANY = 1 << 12  # sequences whose bounds are read at once
 
 
@@ -47,8 +50,17 @@ class Selected(NamedTuple):
     rest: TokenReader | None = None  # the other sequences
 
 
-def query_of(selection: str | None) -> Query | None:
+def without(given: object) -> str:
+    """Return the selection of all sequences that do not overlap with evals, `{"with": [...], "ngram": 13}` or paths."""
+    rules = OverlapRules.of(given)
+    table = {"with": [str(place_of(path).normalized()) for path in rules.evals], "ngram": rules.ngram}
+    return _WITHOUT + json.dumps({**table, "by": rules.by, "field": rules.field})
+
+
+def query_of(selection: str | None) -> Query | OverlapRules | None:
     """Return the query of a selection; None for an interval, and without one."""
+    if selection is not None and selection.startswith(_WITHOUT):
+        return OverlapRules.of(json.loads(selection.removeprefix(_WITHOUT)))
     return parse_query(selection) if selection is not None and is_query(selection) else None
 
 
@@ -63,6 +75,8 @@ def selected(
     sources: Sequence[Source],
     tokenizer: TokenizerHandle | None,
     progress: Progress,
+    readers: Sequence[TokenReader],
+    jobs: int,
 ) -> Selected:
     """Return the sequences that a selection takes of the axis over all sources; without one, all."""
     query = query_of(selection)
@@ -71,6 +85,8 @@ def selected(
     if query is None:
         interval = parse_selection(selection, axis.info.sequences, paths_of(sources))
         return Selected(Slice(axis, *interval), interval)
+    if isinstance(query, OverlapRules):
+        return _divided(axis, ~_overlapping(query, sources, readers, tokenizer, jobs, progress))
     decoder = None
     if isinstance(query, TextQuery):
         handle = manifest_tokenizer(sources) if tokenizer is None else tokenizer
@@ -89,11 +105,37 @@ def selected(
     return _divided(axis, is_taken)
 
 
+def _overlapping(
+    rules: OverlapRules,
+    sources: Sequence[Source],
+    axes: Sequence[TokenReader | None],
+    tokenizer: TokenizerHandle | None,
+    jobs: int,
+    progress: Progress,
+) -> NDArray[np.bool_]:
+    from tokfmt.source.evals import overlapping  # only this selection needs it
+
+    progress.phase("searching", len(sources), "sources")
+    found = overlapping(rules, sources, axes, tokenizer, jobs)
+    count = int(np.count_nonzero(found))
+    progress.note(f"--without leaves out {count:,} of {counted(len(found), 'document')}, which overlap with evals")
+    return found
+
+
 def selected_lines(
-    selection: str, lines: TokenReader, readers: Sequence[RecordReader], counts: Sequence[int], progress: Progress
+    selection: str,
+    lines: TokenReader,
+    sources: Sequence[Source],
+    counts: Sequence[int],
+    progress: Progress,
+    tokenizer: TokenizerHandle | None,
+    jobs: int,
 ) -> Selected:
-    """Return the lines whose records a query finds. `counts` are the lines of each reader."""
-    query, is_taken = parse_query(selection), np.zeros(lines.info.sequences, np.bool_)
+    """Return the lines whose records a query finds. `counts` are the lines of each source."""
+    query, is_taken, readers = query_of(selection), np.zeros(lines.info.sequences, np.bool_), records_of(sources)
+    if isinstance(query, OverlapRules):
+        return _divided(lines, ~_overlapping(query, sources, [None] * len(sources), tokenizer, jobs, progress))
+    assert query is not None
     if isinstance(query, NumberQuery):
         for a, b in query.between(0, lines.info.sequences):
             is_taken[a:b] = True

@@ -31,7 +31,7 @@ from tokfmt.commands.overlap.report import (
 )
 from tokfmt.commands.overlap.tally import Groups, Part, Totals, examples_of, groups_of, runs_of, tallied
 from tokfmt.core.losses import READS
-from tokfmt.core.ragged import Offsets, Ragged, offsets_of
+from tokfmt.core.ragged import Ragged, offsets_of
 from tokfmt.core.reader import TokenReader, windows
 from tokfmt.core.records import Block, RecordReader
 from tokfmt.errors import FormatError, OptionError
@@ -47,10 +47,11 @@ from tokfmt.run.execute import make_executor, may_spawn, worker_count
 from tokfmt.run.plan import Share, Workers
 from tokfmt.run.progress import Progress
 from tokfmt.source.discover import check_unchanged, find_sources, snapshot
-from tokfmt.source.evals import Comparison, OverlapRules, comparison_of, index_of, open_evals
+from tokfmt.source.evals import Comparison, comparison_of, index_of, open_evals
 from tokfmt.source.open import open_dataset, presuming
 from tokfmt.source.request import Reading, SourceRequest
 from tokfmt.source.stored import Source, tokenizer_of
+from tokfmt.text.filter_rules import OverlapRules
 from tokfmt.text.ingest import block_size
 from tokfmt.text.ngrams import Found, NgramIndex
 
@@ -230,27 +231,13 @@ def _search(job: _Job, region: _Region) -> Part:
             count += len(batch)
     else:
         start, stop = region.interval[:2]
-        number = region.first
-        for a, b in windows(start, stop):
-            tokens = reader.tokens(a, min(b + job.ngrams.n - 1, reader.info.tokens))
-            at, grams = job.ngrams.in_tokens(tokens)
-            if len(at):
-                found.append(_in_sequences(reader, at + a, grams, job.ngrams.n))
-        for position in (start, stop - 1) if found else ():
+        number, found = region.first, [job.ngrams.in_axis(reader, start, stop)]
+        for position in (start, stop - 1) if len(found[0].texts) else ():
             own = reader.sequence_at(position)
             begin, end = reader.offsets(own, own + 1).tolist()
             opened |= {own} if begin < start or end > stop else set()
     part = tallied(Found.joined(found), job.groups, number, frozenset(opened))
     return part._replace(region=region.number, corpus=region.corpus, documents=count, size=_size(region))
-
-
-def _in_sequences(reader: TokenReader, at: Offsets, grams: Offsets, n: int) -> Found:
-    """Return the n-grams at ascending positions of an axis that are within one sequence."""
-    first, last = reader.sequence_at(int(at[0])), reader.sequence_at(int(at[-1])) + 1
-    bounds = reader.offsets(first, last)
-    which = np.searchsorted(bounds, at, side="right") - 1
-    fits = at + n <= bounds[which + 1]
-    return Found(first + which[fits], (at - bounds[which])[fits], grams[fits])
 
 
 def _key(request: OverlapRequest, items: Sequence[int], before: Mapping[Place, Identity], regions: int) -> str:
