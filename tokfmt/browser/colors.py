@@ -16,6 +16,7 @@ $odd, $bad                special tokens and separators; bytes and IDs that are 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from textual.color import Color, ColorParseError
 
@@ -39,23 +40,24 @@ _OF_FOOTER = ("footer-foreground", "footer-key-foreground", "footer-description-
 
 def contrast(one: Color, other: Color) -> float:
     """Return the contrast of two colors: 1 to 21."""
-    dark, light = sorted(_luminance(color) for color in (one, other))
-    return (light + 0.05) / (dark + 0.05)
+    first, second = _luminance(one), _luminance(other)
+    return (max(first, second) + 0.05) / (min(first, second) + 0.05)
 
 
+@lru_cache(maxsize=1 << 10)
 def _luminance(color: Color) -> float:
-    red, green, blue = (
-        part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in color.normalized
-    )
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    luminance = 0.0
+    for part, weight in zip(color.normalized, (0.2126, 0.7152, 0.0722), strict=True):
+        luminance += weight * (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4)
+    return luminance
 
 
 def readable(color: Color, *grounds: Color) -> Color:
     """Return a color, moved to white or black until it can be read on all of these grounds."""
-    far = max((_WHITE, _BLACK), key=lambda end: min(contrast(end, ground) for ground in grounds))
+    far = max((_WHITE, _BLACK), key=lambda end: min([contrast(end, ground) for ground in grounds]))
     for step in range(_STEPS + 1):
         moved = color.blend(far, step / _STEPS)
-        if all(contrast(moved, ground) >= LEAST for ground in grounds):
+        if min([contrast(moved, ground) for ground in grounds]) >= LEAST:
             return moved
     return far
 
@@ -64,7 +66,7 @@ def ground(background: Color, color: Color, share: float, *texts: Color) -> Colo
     """Return the background with a share of a color, or less until all of these texts can be read on it."""
     for step in range(_STEPS, 0, -1):
         mixed = background.blend(color, share * step / _STEPS)
-        if all(contrast(text, mixed) >= LEAST for text in texts):
+        if min([contrast(text, mixed) for text in texts]) >= LEAST:
             return mixed
     return background
 

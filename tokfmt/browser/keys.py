@@ -259,8 +259,8 @@ def rank(action: str, *, selects: bool) -> int:
     """Return the place of an action in the last line, the first one for the least; `selects` if lines are selected."""
     if selects and action == "export":
         return -1
-    named = next((k for k, names in enumerate(_RANKS) if action in names or action.partition("(")[0] in names), None)
-    return len(_RANKS) if named is None else named
+    bare = action.partition("(")[0]
+    return min([k for k, names in enumerate(_RANKS) if action in names or bare in names], default=len(_RANKS))
 
 
 def bindings_of(node: DOMNode) -> tuple[Binding, ...]:

@@ -780,8 +780,12 @@ def words_in(found: Glyphs, start: int, width: int, hits: Collection[int] = ()) 
     used, end = 0, start
     while end < len(found.texts) and used + found.cells[end] <= width:
         used, end = used + found.cells[end], end + 1
-    out = []
-    for (kind, is_hit), group in groupby(range(start, end), lambda i: (found.kinds[i], i in hits)):
-        text = "".join("⏎" if kind is Kind.BREAK else found.texts[i] for i in group)
-        out.append(Words(text, kind, is_hit))
+    out = list[Words]()
+    for i in range(start, end):
+        kind, is_hit = found.kinds[i], i in hits
+        text = "⏎" if kind is Kind.BREAK else found.texts[i]
+        if out and (out[-1].kind, out[-1].is_hit) == (kind, is_hit):
+            out[-1] = Words(out[-1].text + text, kind, is_hit)
+        else:
+            out.append(Words(text, kind, is_hit))
     return out

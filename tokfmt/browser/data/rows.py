@@ -268,7 +268,8 @@ class Viewport:
 
 def _windows_of(span: Span, start: int, stop: int) -> tuple[int, int, range]:
     """Return the first position of units of a row, the last one, and the windows that hold them."""
-    a, b = ((span.start or 0) + min(unit, span.length) for unit in (start, stop))
+    begin = span.start or 0
+    a, b = begin + min(start, span.length), begin + min(stop, span.length)
     return a, b, range(a // WINDOW, -(-b // WINDOW) if b > a else a // WINDOW)
 
 

@@ -243,7 +243,10 @@ class Session:
     @property
     def view(self) -> View:
         """Return the view on the screen."""
-        return next(view for view in self.opened.views if view.name == self.shown)
+        for view in self.opened.views:
+            if view.name == self.shown:
+                return view
+        raise LookupError(self.shown)
 
     @property
     def statistics(self) -> Statistics | None:

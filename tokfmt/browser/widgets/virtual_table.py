@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, ClassVar
 
 from rich.cells import cell_len
@@ -22,6 +23,12 @@ _MOST_SELECTED = 1 << 16  # lines in one range
 def kinds(*names: str) -> set[str]:
     """Return the component classes of kinds of cells."""
     return {f"table--{name}" for name in names}
+
+
+@cache
+def _classes(kind: str) -> list[str]:
+    """Return the names of the component classes of a kind of cell."""
+    return [f"table--{name}" for name in kind.split()]
 
 
 class VirtualTable(WithLoader, ScrollView, can_focus=True):
@@ -276,11 +283,11 @@ class VirtualTable(WithLoader, ScrollView, can_focus=True):
         cursor = [f"table--cursor{'' if self.has_focus else '-blurred'}"] if chosen else []
         cells = self.cells(line, self.columns)
         if self.filler:
-            cells = [*cells, (" " * max(0, self.columns - sum(cell_len(text) for text, _ in cells)), self.filler)]
+            cells = [*cells, (" " * max(0, self.columns - sum([cell_len(text) for text, _ in cells])), self.filler)]
         segments = []
         for text, kind in cells:
             if text:
-                names = [f"table--{name}" for name in kind.split()]
+                names = _classes(kind)
                 names = [*cursor, *names] if kind in self.above else [*names, *cursor]
                 segments.append(Segment(text, self.get_component_rich_style(*names)))
         return segments
