@@ -8,7 +8,9 @@ from textual import _wait
 from textual._compositor import Compositor
 from textual.binding import Binding
 from textual.css.stylesheet import Stylesheet
+from textual.events import MouseDown, MouseUp
 
+import tokfmt
 from tokfmt.base.options import given_options
 from tokfmt.browser import app as apps
 from tokfmt.browser import keys
@@ -232,3 +234,39 @@ def session_of(reader):
     return Session(
         SourceRequest(("fake",)), Opening(SourceRequest(("fake",)), None, (view,), Separator(None)), "documents"
     )
+
+
+DOCUMENTS = [[7, 8, 9], [5], [7, 8, 9], [], [1, 2, 3, 4], [5], [7, 8, 9], [4, 4], [1, 2, 3, 4], [9, 8, 7]]
+"""Those of the fixture `repeated`."""
+
+
+def listed(app):
+    """The rows that the tab of sequences lists."""
+    assert app.entry.name == "sequences"
+    rows = tab_of(app).list
+    return [rows.row_of(k) for k in range(rows.count)]
+
+
+async def to(app, press, name):
+    """Go to the statistics, and to a list of it."""
+    await press("2")
+    app.tab.query_one(f"#{name}").focus()
+    await press()
+
+
+async def clicks(app, press, x, y, times=1):
+    """Click in the way of a terminal: the app counts the clicks, which all happen within a moment."""
+    kinds = [MouseDown, MouseUp] * times
+    for event in [kind(None, x, y, 0, 0, 1, shift=False, meta=False, ctrl=False) for kind in kinds]:
+        app.post_message(event)
+        await press.pilot.pause()
+    await press()
+
+
+def split_of(path, split):
+    return tokfmt.open(path, options=[f"split={split}"]).reader
+
+
+def first_ids(reader, row, count=3):
+    start, stop = reader.offsets(row, row + 1).tolist()
+    return [str(token) for token in reader.tokens(start, min(stop, start + count)).tolist()]

@@ -3,14 +3,10 @@
 import json
 
 import pytest
-from paths import FIXTURES, golden
+from paths import FIXTURES, expected, golden, pieces
 
 import tokfmt
 from tokfmt.errors import LossyConversionError, SeparatorUnknownError, UnsupportedError
-
-
-def expected(name):
-    return json.loads((FIXTURES / name / "expected.json").read_bytes())
 
 
 def converted(source, home, **options):
@@ -21,16 +17,6 @@ def converted(source, home, **options):
 def without(eos, documents):
     """What commands see: documents without the separator that ends each."""
     return [doc[:-1] if doc[-1:] == [eos] else doc for doc in documents]
-
-
-def pieces(stream, eos):
-    found = [[]]
-    for token in stream:
-        if token == eos:
-            found.append([])
-        else:
-            found[-1].append(token)
-    return found[: len(found) - (not found[-1])]
 
 
 PACKS = expected("modalities")["pbin"]

@@ -5,7 +5,7 @@ import json
 import h5py
 import numpy as np
 import pytest
-from paths import CORPUS, FIXTURES, TOKENIZER, golden
+from paths import CORPUS, FIXTURES, TOKENIZER, expected, golden, pieces
 from schemas import validate
 from stats_oracle import check
 
@@ -14,20 +14,6 @@ import tokfmt
 
 def measured(*paths, tokenizer=None, **how):
     return json.loads(json.dumps(tokfmt.stats(paths, tokenizer=tokenizer, **{"jobs": 1, **how}).as_json()))
-
-
-def expected(name):
-    return json.loads((FIXTURES / name / "expected.json").read_bytes())
-
-
-def pieces(stream, eos):
-    found = [[]]
-    for token in stream:
-        if token == eos:
-            found.append([])
-        else:
-            found[-1].append(token)
-    return found[: len(found) - (not found[-1])]
 
 
 PACKS = expected("modalities")["pbin"]

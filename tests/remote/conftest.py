@@ -68,6 +68,14 @@ def fresh(server):
 
 
 @pytest.fixture
+def spool(fresh, tmp_path, monkeypatch):
+    """The directory of spools, which are of the test."""
+    (tmp_path / "spool").mkdir()
+    monkeypatch.setenv("TOKFMT_SPOOL", str(tmp_path / "spool"))
+    return tmp_path / "spool"
+
+
+@pytest.fixture
 def held(monkeypatch):
     """A store in memory that every mem:// address of the test is in."""
     monkeypatch.setattr(place, "_OPENERS", {})
@@ -133,6 +141,16 @@ def use(monkeypatch):
 
 
 @functools.cache
+def tree(place):
+    """The bytes of all files at or below a path, by their names."""
+    files = [place] if place.is_file() else sorted(path for path in place.rglob("*") if path.is_file())
+    return {path.relative_to(place.parent).as_posix(): path.read_bytes() for path in files}
+
+
+def everything(bucket):
+    return {path.relative_to(bucket).as_posix(): path.read_bytes() for path in bucket.rglob("*") if path.is_file()}
+
+
 def noise(count, seed=0):
     """So many bytes that do not repeat."""
     return np.random.default_rng(seed).bytes(count)

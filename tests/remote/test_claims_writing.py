@@ -9,8 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import forkserver
 import pytest
 from paths import FIXTURES, ROOT
-from remote.conftest import when
-from stores import close_stores
+from remote.conftest import everything, tree, when
 
 import tokfmt
 from tokfmt.errors import ConversionError
@@ -19,31 +18,7 @@ from tokfmt.plugin import Url
 
 PACK = FIXTURES / "modalities/D_2byte_gpt2.pbin"
 EOS = 50256
-
-
-@pytest.fixture(autouse=True)
-def fresh(server, tmp_path, monkeypatch):
-    """Nothing is kept of another server, and spools are of the test."""
-    (tmp_path / "spool").mkdir()
-    monkeypatch.setenv("TOKFMT_SPOOL", str(tmp_path / "spool"))
-    close_stores()
-    yield
-    close_stores()
-
-
-@pytest.fixture
-def spool(tmp_path):
-    return tmp_path / "spool"
-
-
-def tree(place):
-    """The bytes of all files at or below a path, by their names."""
-    files = [place] if place.is_file() else sorted(path for path in place.rglob("*") if path.is_file())
-    return {path.relative_to(place.parent).as_posix(): path.read_bytes() for path in files}
-
-
-def everything(bucket):
-    return {path.relative_to(bucket).as_posix(): path.read_bytes() for path in bucket.rglob("*") if path.is_file()}
+pytestmark = pytest.mark.usefixtures("spool")
 
 
 def claim(bucket, name, **stated):

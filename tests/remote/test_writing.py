@@ -18,7 +18,7 @@ import pytest
 from amount import FUZZ_ONLY, only, pairs
 from click.testing import CliRunner
 from paths import CORPUS, FIXTURES, ROOT, TOKENIZER
-from remote.conftest import when, within
+from remote.conftest import everything, tree, when, within
 from stores import close_stores
 from xxhash import xxh3_128_hexdigest
 
@@ -28,31 +28,7 @@ from tokfmt.errors import ConversionError, DestinationExistsError, OptionError, 
 
 PACK = FIXTURES / "modalities/D_2byte_gpt2.pbin"
 EOS = 50256
-
-
-@pytest.fixture(autouse=True)
-def fresh(server, tmp_path, monkeypatch):
-    """Nothing is kept of another server, and spools are of the test."""
-    (tmp_path / "spool").mkdir()
-    monkeypatch.setenv("TOKFMT_SPOOL", str(tmp_path / "spool"))
-    close_stores()
-    yield
-    close_stores()
-
-
-@pytest.fixture
-def spool(tmp_path):
-    return tmp_path / "spool"
-
-
-def tree(place):
-    """The bytes of all files at or below a path, by their names."""
-    files = [place] if place.is_file() else sorted(path for path in place.rglob("*") if path.is_file())
-    return {path.relative_to(place.parent).as_posix(): path.read_bytes() for path in files}
-
-
-def everything(bucket):
-    return {path.relative_to(bucket).as_posix(): path.read_bytes() for path in bucket.rglob("*") if path.is_file()}
+pytestmark = pytest.mark.usefixtures("spool")
 
 
 def manifest_of(path):

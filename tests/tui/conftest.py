@@ -1,15 +1,17 @@
 """The datasets that the pictures and snapshots of the browser show."""
 
+import json
 import os
 import re
 import string
 
-import browsing  # noqa: F401 - apps start and settle sooner with it
+import browsing  # Apps start and settle sooner with it.
 import pytest
 from builder import screens
 from click.testing import CliRunner
 from paths import FIXTURES
 
+import tokfmt
 from tokfmt.cli.main import cli
 
 LETTERS = string.ascii_letters + string.digits
@@ -41,6 +43,15 @@ def _own_place(tmp_path, monkeypatch):
     """What the browser remembers, and writes without a directory, is of the test."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def repeated(tmp_path):
+    """A store of documents of which three occur several times."""
+    text = tmp_path / "x.jsonl"
+    text.write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in browsing.DOCUMENTS))
+    tokfmt.convert(text, tmp_path / "x.pbin", to_eos="none", eos="none", executor="serial")
+    return tmp_path / "x.pbin"
 
 
 @pytest.fixture(scope="session")

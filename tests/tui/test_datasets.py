@@ -6,21 +6,23 @@ import shutil
 import numpy as np
 import pytest
 from amount import FUZZ_ONLY
-from browsing import PACK, STORE, SourceRequest, Spot, browse, open_session, opened, reader_text, tab_of
+from browsing import (
+    PACK,
+    STORE,
+    SourceRequest,
+    Spot,
+    browse,
+    first_ids,
+    open_session,
+    opened,
+    reader_text,
+    split_of,
+    tab_of,
+)
 from paths import FIXTURES, TOKENIZER
 from textual.widgets import Input, OptionList, Static
 
-import tokfmt
 from tokfmt.errors import TokfmtError
-
-
-def split_of(path, split):
-    return tokfmt.open(path, options=[f"split={split}"]).reader
-
-
-def first_ids(reader, row, count=3):
-    start, stop = reader.offsets(row, row + 1).tolist()
-    return [str(token) for token in reader.tokens(start, min(stop, start + count)).tolist()]
 
 
 @FUZZ_ONLY

@@ -5,37 +5,9 @@ import json
 import numpy as np
 import pytest
 from amount import FUZZ_ONLY, first
-from browsing import PACK, browse, line, notes, reader_text, tab_of
+from browsing import DOCUMENTS, PACK, browse, line, listed, notes, reader_text, tab_of, to
 from opened import open_source
 from paths import CORPUS, FIXTURES
-
-import tokfmt
-
-DOCUMENTS = [[7, 8, 9], [5], [7, 8, 9], [], [1, 2, 3, 4], [5], [7, 8, 9], [4, 4], [1, 2, 3, 4], [9, 8, 7]]
-
-
-@pytest.fixture
-def repeated(tmp_path):
-    """A store of documents of which three occur several times."""
-    text = tmp_path / "x.jsonl"
-    text.write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in DOCUMENTS))
-    tokfmt.convert(text, tmp_path / "x.pbin", to_eos="none", eos="none", executor="serial")
-    return tmp_path / "x.pbin"
-
-
-def listed(app):
-    """The rows that the tab of sequences lists."""
-    assert app.entry.name == "sequences"
-    rows = tab_of(app).list
-    return [rows.row_of(k) for k in range(rows.count)]
-
-
-async def to(app, press, name):
-    """Go to the statistics, and to a list of it."""
-    await press("2")
-    app.tab.query_one(f"#{name}").focus()
-    await press()
-
 
 # the way there and back
 

@@ -4,20 +4,10 @@ import shutil
 
 import pytest
 from amount import FUZZ_ONLY
-from browsing import PACK, STORE, browse, reader_text, tab_of
+from browsing import PACK, STORE, browse, first_ids, reader_text, split_of, tab_of
 from paths import FIXTURES
 
-import tokfmt
 from tokfmt.browser.widgets.frame import KeyBar, Refusal
-
-
-def split_of(path, split):
-    return tokfmt.open(path, options=[f"split={split}"]).reader
-
-
-def first_ids(reader, row, count=3):
-    start, stop = reader.offsets(row, row + 1).tolist()
-    return [str(token) for token in reader.tokens(start, min(stop, start + count)).tolist()]
 
 
 def shows(app, split, row):

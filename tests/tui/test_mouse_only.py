@@ -3,21 +3,12 @@
 import json
 
 from amount import FUZZ_ONLY
-from browsing import BLOCKS, PACK, browse, browse_folder, line, notes, tab_of
+from browsing import BLOCKS, PACK, browse, browse_folder, clicks, line, notes, tab_of
 from paths import CORPUS, TOKENIZER
-from textual.events import MouseDown, MouseScrollDown, MouseUp
+from textual.events import MouseScrollDown
 from textual.widgets import Input, OptionList
 
 import tokfmt
-
-
-async def clicks(app, press, x, y, times=1):
-    """Click in the way of a terminal: the app counts the clicks, which all happen within a moment."""
-    kinds = [MouseDown, MouseUp] * times
-    for event in [kind(None, x, y, 0, 0, 1, shift=False, meta=False, ctrl=False) for kind in kinds]:
-        app.post_message(event)
-        await press.pilot.pause()
-    await press()
 
 
 @FUZZ_ONLY

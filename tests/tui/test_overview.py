@@ -1,42 +1,18 @@
 """The overview: its numbers are those of the dataset, and each leads to the sequences that it counts."""
 
-import json
 from collections import Counter
 
 import numpy as np
 import pytest
-from browsing import BLOCKS, HDF5, PACK, STORE, browse, line, tab_of
+from browsing import BLOCKS, DOCUMENTS, HDF5, PACK, STORE, browse, line, listed, tab_of, to
 from paths import CORPUS
 from textual.content import Content
 
 import tokfmt
 
-DOCUMENTS = [[7, 8, 9], [5], [7, 8, 9], [], [1, 2, 3, 4], [5], [7, 8, 9], [4, 4], [1, 2, 3, 4], [9, 8, 7]]
-
-
-@pytest.fixture
-def repeated(tmp_path):
-    """A store of documents of which three occur several times."""
-    text = tmp_path / "x.jsonl"
-    text.write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in DOCUMENTS))
-    tokfmt.convert(text, tmp_path / "x.pbin", to_eos="none", eos="none", executor="serial")
-    return tmp_path / "x.pbin"
-
-
-def listed(app):
-    assert app.entry.name == "sequences"
-    rows = tab_of(app).list
-    return [rows.row_of(k) for k in range(rows.count)]
-
 
 def numbers(holds):
     return [k for k, document in enumerate(DOCUMENTS) if holds(document)]
-
-
-async def to(app, press, name):
-    await press("2")
-    app.tab.query_one(f"#{name}").focus()
-    await press()
 
 
 async def follow(app, press, name):

@@ -172,25 +172,6 @@ def test_such_numbers_are_refused_while_a_filter_or_an_export_is_typed():
 
 ENDING = {"q", "ctrl+z"}
 keys = st.sampled_from(sorted(every_key() - ENDING | {"tab", "shift+tab", "enter", "ctrl+p"}))
-numbers = st.one_of(
-    st.integers().map(str),
-    st.floats().map(repr),
-    st.builds("{}e{}".format, st.integers(-9, 9), st.integers(-(10**5), 10**5)),
-    st.builds(
-        "{}{}".format, st.integers(-(10**30), 10**30), st.sampled_from(["k", "Ki", "T", "%", "*7", ":5", "_", ","])
-    ),
-)
-queries = st.one_of(
-    st.builds(
-        "{}{}{}".format,
-        st.sampled_from(["len", "length", "token:", "text:", "Len"]),
-        st.sampled_from([">", "<=", "=", ""]),
-        numbers,
-    ),
-    st.builds("{}<{}<{}".format, numbers, st.sampled_from(["len", "length", "token"]), numbers),
-    st.from_regex(r"[(\[{*+?^$|\\a-c1-9)\]}:]{1,12}", fullmatch=True),
-)
-words = st.one_of(numbers, queries, st.text(max_size=40))
 steps_of = st.lists(st.one_of(keys, st.tuples(st.sampled_from("gto/fdVBeS:"), words)), min_size=1, max_size=25)
 
 

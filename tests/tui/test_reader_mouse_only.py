@@ -1,27 +1,11 @@
 """Everything that a key does, done with a mouse: lists of dialogs, ranges, the wheel beside the panes, words that lead on."""
 
 from amount import FUZZ_ONLY
-from browsing import PACK, browse, line, tab_of
+from browsing import PACK, browse, clicks, line, listed, tab_of
 from paths import FIXTURES
-from textual.events import MouseDown, MouseScrollDown, MouseUp
+from textual.events import MouseScrollDown
 
 from tokfmt.browser.widgets.reader import TokenDetails
-
-
-async def clicks(app, press, x, y, times=1):
-    """Click in the way of a terminal: the app counts the clicks, which all happen within a moment."""
-    kinds = [MouseDown, MouseUp] * times
-    for event in [kind(None, x, y, 0, 0, 1, shift=False, meta=False, ctrl=False) for kind in kinds]:
-        app.post_message(event)
-        await press.pilot.pause()
-    await press()
-
-
-def listed(app):
-    """The rows that the tab of sequences lists."""
-    assert app.entry.name == "sequences"
-    rows = tab_of(app).list
-    return [rows.row_of(k) for k in range(rows.count)]
 
 
 @FUZZ_ONLY
