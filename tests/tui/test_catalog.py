@@ -82,6 +82,29 @@ def test_files_beside_those_of_a_dataset_are_listed_too(folder):
     browse_folder(folder, steps)
 
 
+@pytest.mark.parametrize("below", [False, True], ids=["files alone", "a folder below"])
+def test_a_folder_that_is_a_dataset_itself_opens_from_its_list(tmp_path, below):
+    """A file of Parquet makes a folder a dataset; the packs beside it are others, and all of them can be opened."""
+    home = tmp_path / "mixed"
+    home.mkdir()
+    shutil.copy(FIXTURES / "parquet" / "int32.parquet", home / "labels.parquet")
+    shutil.copy(PACKS / "D_2byte_gpt2.pbin", home / "x.pbin")
+    if below:
+        shutil.copytree(FIXTURES / "stage1" / "blocks", home / "blocks")
+    listed = CliRunner().invoke(cli, ["browse", str(home), "--screenshot", str(tmp_path / "x.svg")])
+    assert listed.exit_code == 0, listed.output
+    assert "x.pbin" in (tmp_path / "x.svg").read_text()
+
+    async def steps(app, press):
+        names = [row[0] for row in catalog_rows(app)]
+        assert {"labels.parquet", "x.pbin"} <= {*names}
+        await press("home", *["down"] * names.index("labels.parquet"), "enter")
+        assert app.session.refused is None
+        assert (app.session.format_name, app.session.port.count) == ("parquet", 30)
+
+    browse_folder(home, steps)
+
+
 @FUZZ_ONLY
 def test_a_dataset_has_the_whole_screen_after_one_that_cannot_be_read(folder):
     """Also the first one, which follows the folder itself."""

@@ -221,7 +221,8 @@ class Browser(TypeAhead):
 
     def number_of(self, request: SourceRequest) -> int:
         """Return the number of a dataset, which is added if it has none."""
-        for number, known in enumerate(self.requests):
+        first = int(self.catalog is not None)  # Before a dataset of a catalog is open, the first one is none.
+        for number, known in enumerate(self.requests[first:], first):
             if _is_same(known, request):
                 return number
         self.requests.append(request)

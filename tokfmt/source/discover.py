@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from typing import NamedTuple
 
 from tokfmt import registry
@@ -123,13 +122,19 @@ def dataset_paths(request: SourceRequest, listing: Listing | None = None, *, eve
 
 
 def holds_others(directory: Place, format_: Format) -> bool:
-    """Return whether a dataset is a directory whose first few subdirectories hold a dataset of another format."""
+    """Return whether a directory that is a dataset has others: a few subdirectories and files that it leaves out are
+    looked at.
+    """
     try:
-        below = [name for name, kind in directory.entries().items() if kind is Kind.DIRECTORY]
+        kinds = directory.entries()
     except OSError as error:
         raise reading_error(directory, error) from error
-    named = (directory / name for name in sorted(below, key=natural_key) if not re.fullmatch(_HARMLESS, name))
-    for entry in islice(named, _LOOKED_INTO):
+    below = [name for name, kind in kinds.items() if kind is Kind.DIRECTORY and not re.fullmatch(_HARMLESS, name)]
+    beside = [
+        file for file in unrelated_files(format_, directory) if file.parent == directory and _counts(file, directory)
+    ]
+    named = [*(directory / name for name in sorted(below, key=natural_key)[:_LOOKED_INTO]), *beside[:_LOOKED_INTO]]
+    for entry in named:
         with contextlib.suppress(DetectionError, FormatError):
             if format_of(entry).name != format_.name:
                 return True
