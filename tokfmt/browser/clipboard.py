@@ -16,17 +16,11 @@ _PATIENCE = 5.0  # seconds
 
 
 class Program(NamedTuple):
-    """A program that takes a text on stdin.
+    """A program that takes a text on stdin."""
 
-    Attributes:
-        words: Its command line.
-        needs: Environment variable that is set where it works.
-        holds: The place that it puts the text in.
-    """
-
-    words: tuple[str, ...]
-    needs: str
-    holds: str
+    words: tuple[str, ...]  # its command line
+    needs: str  # environment variable that is set where it works
+    holds: str  # the place that it puts the text in
 
 
 PROGRAMS = (

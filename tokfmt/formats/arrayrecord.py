@@ -77,19 +77,12 @@ class WriteOptions:
 
 
 class Index(NamedTuple):
-    """What the footer of a file states.
+    """What the footer of a file states."""
 
-    Attributes:
-        starts: int64, byte offset of each chunk of records.
-        records: int64, number of its records.
-        end: Byte offset of the footer.
-        options: The options of the writer.
-    """
-
-    starts: NDArray[np.int64]
-    records: NDArray[np.int64]
-    end: int
-    options: str
+    starts: NDArray[np.int64]  # int64, byte offset of each chunk of records
+    records: NDArray[np.int64]  # int64, number of its records
+    end: int  # byte offset of the footer
+    options: str  # the options of the writer
 
 
 def index_of(file: File) -> Index:

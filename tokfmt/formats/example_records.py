@@ -148,16 +148,13 @@ def bare_of(dtype: str, ids: NDArray[np.integer[Any]]) -> bytes:
 
 
 class Content(NamedTuple):
-    """What records hold, as the first of them show.
-
-    Attributes:
-        columns: The features that are read beside the IDs, by the names of their roles; see `model.rows`.
-    """
+    """What records hold, as the first of them show."""
 
     kind: str  # "ids" or "text"
     field: str  # the feature; "" if records are bare integers
     dtype: np.dtype[Any] | None = None  # Of bare integers; None for varints and text
     others: Sequence[str] = ()  # Features that are not read
+    # the features that are read beside the IDs, by the names of their roles; see `model.rows`
     columns: Mapping[str, str] = {}
     reading: Reading = Reading()  # How they are read
     late: Set[str] = frozenset()  # Names of features that are read beside IDs, and that the first records do not have

@@ -38,17 +38,11 @@ def parts_of(
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """Reads that each begin near the end of the one before.
+    """Reads that each begin near the end of the one before."""
 
-    Attributes:
-        end: The position after the last.
-        tokens: The tokens that were read after the first read.
-        asked: The number of the last file that was read ahead.
-    """
-
-    end: int
-    tokens: int = 0
-    asked: int = 0
+    end: int  # the position after the last
+    tokens: int = 0  # the tokens that were read after the first read
+    asked: int = 0  # the number of the last file that was read ahead
 
 
 class FilesAhead:

@@ -822,15 +822,11 @@ def _sum(index: File, columns: Columns) -> int:
 
 
 class Pointers(NamedTuple):
-    """The pointers of an index, compared with its lengths.
+    """The pointers of an index, compared with its lengths."""
 
-    Attributes:
-        error: The error of the first pointer that does not follow from the lengths before it; None without one.
-        wrapped: Each pointer follows from the lengths modulo 2^32: an int32 overflowed.
-    """
-
+    # the error of the first pointer that does not follow from the lengths before it; None without one
     error: CorruptError | None
-    wrapped: bool
+    wrapped: bool  # each pointer follows from the lengths modulo 2^32: an int32 overflowed
 
 
 def _begins(
@@ -872,15 +868,10 @@ def _begins(
 
 
 class View(NamedTuple):
-    """The facts on an index that lists sequences in another order than .bin, more than once, or not all of them.
+    """The facts on an index that lists sequences in another order than .bin, more than once, or not all of them."""
 
-    Attributes:
-        repeated: Number of sequences that another one before them repeats.
-        unused: Bytes of .bin that no sequence holds.
-    """
-
-    repeated: int
-    unused: int
+    repeated: int  # number of sequences that another one before them repeats
+    unused: int  # bytes of .bin that no sequence holds
 
     def problem(self, data: File, index: File, columns: Columns) -> Problem:
         """Return the note on the view, which is not an error: upstream reads it in the same way."""
@@ -1119,15 +1110,11 @@ def _legacy(data: File, index: File, options: ReadOptions) -> FileLayout:
 
 
 class Blended(NamedTuple):
-    """A prefix of a blend list.
+    """A prefix of a blend list."""
 
-    Attributes:
-        weight: Its share of the samples, before normalization to a sum of 1; None if the list has no weights.
-        prefix: The prefix, as written.
-    """
-
+    # its share of the samples, before normalization to a sum of 1; None if the list has no weights
     weight: float | None
-    prefix: str
+    prefix: str  # the prefix, as written
 
 
 def read_blend(path: Place, split: str = "train") -> list[Blended]:

@@ -39,17 +39,11 @@ class Bytes(Protocol):
 
 
 class Header(NamedTuple):
-    """What a header states.
+    """What a header states."""
 
-    Attributes:
-        dtype: Of the integers, in their byte order.
-        shape: One or two dimensions.
-        begin: Byte offset of the first integer.
-    """
-
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    begin: int
+    dtype: np.dtype[Any]  # of the integers, in their byte order
+    shape: tuple[int, ...]  # one or two dimensions
+    begin: int  # byte offset of the first integer
 
 
 def header_of(file: Bytes, begin: int = 0, size: int | None = None, *, flags: bool = False) -> Header:

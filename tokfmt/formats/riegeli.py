@@ -53,21 +53,13 @@ _TOGETHER, _GROUPS = 1 << 22, 1 << 12  # bytes of chunks that are read at once, 
 
 
 class Chunk(NamedTuple):
-    """A chunk, whose hashes were compared.
+    """A chunk, whose hashes were compared."""
 
-    Attributes:
-        offset: Its byte offset in the file.
-        kind: Its type, a letter.
-        records: Number of its records.
-        size: Bytes of all its records.
-        data: Its data, compressed or not.
-    """
-
-    offset: int
-    kind: str
-    records: int
-    size: int
-    data: memoryview
+    offset: int  # its byte offset in the file
+    kind: str  # its type, a letter
+    records: int  # number of its records
+    size: int  # bytes of all its records
+    data: memoryview  # its data, compressed or not
 
 
 def _without_heads(offset: int) -> int:

@@ -73,25 +73,21 @@ _WALKS = 2  # groups that a thread decodes at a time: where a window begins, and
 
 
 class RowGroup(NamedTuple):
-    """Consecutive rows of a file, which can be decoded without the others. Picklable.
-
-    Attributes:
-        decode: Yields the rows, some at a time. Of stored rows, it takes what receives the error of each row that does
-            not fit.
-        divide: Yields the rows without their IDs and marks, from fewer columns; None if that is not possible.
-        origin: The rows of the file, and the first row of the group among them, of rows whose places are known.
-    """
+    """Consecutive rows of a file, which can be decoded without the others. Picklable."""
 
     file: File
     begin: int  # byte offset in the file
     size: int  # bytes in the file
     rows: int  # number of rows
     name: str  # the group in words: "row group 3"
+    # Yields the rows, some at a time. Of stored rows, it takes what receives the error of each row that does not fit.
     decode: Callable[..., Iterator[IdRows]]
+    # yields the rows without their IDs and marks, from fewer columns; None if that is not possible
     divide: Callable[[], Iterator[IdRows]] | None = None
     bounds: Offsets | None = None  # the offsets of the sequences, if they are known
     values: int | None = None  # number of IDs, if the file states it
     top: int | None = None  # largest ID, likewise
+    # the rows of the file, and the first row of the group among them, of rows whose places are known
     origin: tuple[StoredRows, int] | None = None
 
 

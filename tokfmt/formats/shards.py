@@ -65,16 +65,13 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """The entry of a shard in the index.
-
-    Attributes:
-        beside: The name of each column that is read with the IDs, and the same for its values.
-    """
+    """The entry of a shard in the index."""
 
     forms: Sequence[Form]  # the files that may hold the shard; the first that exists is read
     size: int  # the decompressed size in bytes
     count: int  # the number of items
     about: Any = None  # More that the format needs to find IDs in items. Picklable.
+    # the name of each column that is read with the IDs, and the same for its values
     beside: Sequence[tuple[str, Any]] = ()
 
 

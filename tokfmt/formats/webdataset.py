@@ -75,19 +75,12 @@ class WriteOptions:
 
 
 class Member(NamedTuple):
-    """A regular file in an archive.
+    """A regular file in an archive."""
 
-    Attributes:
-        path: The archive, and the name of the member, for messages.
-        key: The key of its sample.
-        kind: The ending, without its first dot, in lower case.
-        content: Its bytes.
-    """
-
-    path: Place
-    key: str
-    kind: str
-    content: bytes
+    path: Place  # the archive, and the name of the member, for messages
+    key: str  # the key of its sample
+    kind: str  # the ending, without its first dot, in lower case
+    content: bytes  # its bytes
 
     @property
     def size(self) -> int:

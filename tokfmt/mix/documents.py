@@ -138,16 +138,11 @@ def numbered(sources: Sequence[TokenSource], source: Numbers, sequences: Numbers
 
 
 class Span(NamedTuple):
-    """The positions `start <= p < stop` of a sequence; position len(sequence) is its separator.
+    """The positions `start <= p < stop` of a sequence; position len(sequence) is its separator."""
 
-    Attributes:
-        source: The number of the source in the recipe.
-        sequence: The number of the sequence in the source, empty sequences included.
-        start, stop: Positions within the sequence.
-    """
-
-    source: int
-    sequence: int
+    source: int  # the number of the source in the recipe
+    sequence: int  # the number of the sequence in the source, empty sequences included
+    # start, stop: positions within the sequence
     start: int
     stop: int
 

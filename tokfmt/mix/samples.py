@@ -54,18 +54,12 @@ CHOOSE_SEPARATOR = 'Write to_eos = ID above the first [[source]] to replace all 
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The origin of a sample.
+    """The origin of a sample."""
 
-    Attributes:
-        sample: The number of the sample.
-        source: The name of the source that the sample is drawn from by weight; "" if all sources are one list.
-        epoch: The pass over the list, from 0.
-        spans: The spans that the sample advances by; `Span.source` is the number of a source of the recipe.
-    """
-
-    sample: int
-    source: str
-    epoch: int
+    sample: int  # the number of the sample
+    source: str  # the name of the source that the sample is drawn from by weight; "" if all sources are one list
+    epoch: int  # the pass over the list, from 0
+    # the spans that the sample advances by; `Span.source` is the number of a source of the recipe
     spans: tuple[Span, ...]
 
 

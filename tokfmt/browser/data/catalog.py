@@ -26,26 +26,17 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Listed:
-    """A dataset of a catalog.
+    """A dataset of a catalog."""
 
-    Attributes:
-        place: Its path.
-        name: Its path relative to the folder. Of files in the folder itself, their name, or what all names begin with.
-        format: Its format; None if the path cannot be read.
-        failure: The error that prevents reading, or reading more than tokens; "" without one.
-        looked: The facts are read.
-        facts: Those of `tokfmt info`; None if they cannot be read.
-        size: The size of its files in bytes; None if it is unknown.
-        severities: The number of findings of a check without the data, by severity; None before the check.
-    """
-
-    place: Place
+    place: Place  # its path
+    # Its path relative to the folder. Of files in the folder itself, their name, or what all names begin with.
     name: str
-    format: Format | None
-    failure: str = ""
-    looked: bool = False
-    facts: Overview | None = None
-    size: int | None = None
+    format: Format | None  # its format; None if the path cannot be read
+    failure: str = ""  # the error that prevents reading, or reading more than tokens; "" without one
+    looked: bool = False  # the facts are read
+    facts: Overview | None = None  # those of `tokfmt info`; None if they cannot be read
+    size: int | None = None  # the size of its files in bytes; None if it is unknown
+    # the number of findings of a check without the data, by severity; None before the check
     severities: dict[str, int] | None = None
 
 
@@ -90,33 +81,20 @@ commonest one that its sequences begin (end) with, and its share in percent.
 
 @dataclass(slots=True)
 class Catalog:
-    """The datasets below a directory. One thread at a time may call `find`.
+    """The datasets below a directory. One thread at a time may call `find`."""
 
-    Attributes:
-        request: The directory, and how to read the datasets in it.
-        directory: The directory.
-        found: The datasets so far, in order.
-        whole: All datasets are found.
-        others: The number of files so far that are not datasets.
-        failure: The error that ended the search early; "" without one.
-        words: A part of the names of the datasets to list; "" for all.
-        by: The column of the order, and whether its values fall. Names rise in the order of the search.
-        known: The number of listed datasets whose values were known when they were ordered.
-        cursor: The number of the listed dataset under the cursor, for showing the catalog again.
-        odd: The path and the column of each value that differs from most others.
-    """
-
-    request: SourceRequest
-    directory: Place
-    found: list[Listed] = field(default_factory=list)
-    whole: bool = False
-    others: int = 0
-    failure: str = ""
-    words: str = ""
+    request: SourceRequest  # the directory, and how to read the datasets in it
+    directory: Place  # the directory
+    found: list[Listed] = field(default_factory=list)  # the datasets so far, in order
+    whole: bool = False  # all datasets are found
+    others: int = 0  # the number of files so far that are not datasets
+    failure: str = ""  # the error that ended the search early; "" without one
+    words: str = ""  # a part of the names of the datasets to list; "" for all
+    # The column of the order, and whether its values fall. Names rise in the order of the search.
     by: tuple[str, bool] = ("name", False)
-    known: int = 0
-    cursor: int = 0
-    odd: frozenset[tuple[str, str]] = frozenset()
+    known: int = 0  # the number of listed datasets whose values were known when they were ordered
+    cursor: int = 0  # the number of the listed dataset under the cursor, for showing the catalog again
+    odd: frozenset[tuple[str, str]] = frozenset()  # the path and the column of each value that differs from most others
     _listed: list[Listed] = field(default_factory=list)
     _passed: int = 0  # datasets that were compared with the words
     _search: Iterator[Listed | Skipped] | None = None

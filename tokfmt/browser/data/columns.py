@@ -190,17 +190,11 @@ def _strip(samples: Samples, row: int) -> list[tuple[float, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The rows in the order of their lengths.
+    """The rows in the order of their lengths."""
 
-    Attributes:
-        falling: The longest is first.
-        rows: The rows, int64; the first `MOST` of them.
-        total: Number of rows that were ordered.
-    """
-
-    falling: bool
-    rows: Rows
-    total: int
+    falling: bool  # the longest is first
+    rows: Rows  # the rows, int64; the first `MOST` of them
+    total: int  # number of rows that were ordered
 
 
 def order_of(session: Session, rows: Rows | None, job: Job, *, falling: bool) -> Order:

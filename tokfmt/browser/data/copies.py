@@ -31,15 +31,10 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """A copy.
+    """A copy."""
 
-    Attributes:
-        text: The text for the clipboard.
-        description: The content in words, for a notification.
-    """
-
-    text: str
-    description: str
+    text: str  # the text for the clipboard
+    description: str  # the content in words, for a notification
 
 
 def copied(session: Session, row: int, part: range, *, ids: bool) -> Copied:

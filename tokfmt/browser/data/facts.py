@@ -13,37 +13,21 @@ from tokfmt.wording import printable
 
 
 class TokenFacts(NamedTuple):
-    """The facts about a token.
+    """The facts about a token."""
 
-    Attributes:
-        row: Number of the row.
-        unit: Position of the token in the row.
-        length: Number of tokens in the row.
-        value: Its ID, or the code point.
-        spelled: Its text, escaped; None without a tokenizer.
-        raw: Its bytes; None without a tokenizer.
-        position: Its position on the token axis; None without one.
-        place: Its bytes in a file, or for a record the line that holds it; None if unknown.
-        is_trained: It is trained as a target; None if nothing says so.
-        mask: Its loss mask, in a sample.
-        label: Its label, in a sample.
-        label_spelled: The text of the label, escaped.
-        special: "padding", "separator", "special" or "not in the vocabulary"; else "".
-    """
-
-    row: int
-    unit: int
-    length: int
-    value: int
-    spelled: str | None = None
-    raw: bytes | None = None
-    position: int | None = None
-    place: ByteOffset | None = None
-    is_trained: bool | None = None
-    mask: int | None = None
-    label: int | None = None
-    label_spelled: str | None = None
-    special: str = ""
+    row: int  # number of the row
+    unit: int  # position of the token in the row
+    length: int  # number of tokens in the row
+    value: int  # its ID, or the code point
+    spelled: str | None = None  # its text, escaped; None without a tokenizer
+    raw: bytes | None = None  # its bytes; None without a tokenizer
+    position: int | None = None  # its position on the token axis; None without one
+    place: ByteOffset | None = None  # its bytes in a file, or for a record the line that holds it; None if unknown
+    is_trained: bool | None = None  # it is trained as a target; None if nothing says so
+    mask: int | None = None  # its loss mask, in a sample
+    label: int | None = None  # its label, in a sample
+    label_spelled: str | None = None  # the text of the label, escaped
+    special: str = ""  # "padding", "separator", "special" or "not in the vocabulary"; else ""
 
 
 def facts_of(port: RowSource, token_style: TokenStyle, row: int, unit: int) -> TokenFacts | Damage | None:

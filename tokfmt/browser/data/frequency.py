@@ -24,17 +24,11 @@ _BLOCK = 1 << 20  # bytes
 
 
 class Frequency(NamedTuple):
-    """The frequency of an ID.
+    """The frequency of an ID."""
 
-    Attributes:
-        rank: 1 for the most frequent ID; equally frequent ones share a rank.
-        tokens: Number of tokens with the ID.
-        rows: Number of rows that have it.
-    """
-
-    rank: int
-    tokens: int
-    rows: int
+    rank: int  # 1 for the most frequent ID; equally frequent ones share a rank
+    tokens: int  # number of tokens with the ID
+    rows: int  # number of rows that have it
 
     def words(self, singular: str) -> str:
         """Return the frequency in words; `singular` is the noun for a row."""

@@ -56,21 +56,13 @@ class Pieces(Protocol):
 
 
 class TokenStyle(NamedTuple):
-    """The interpretation of IDs.
+    """The interpretation of IDs."""
 
-    Attributes:
-        decoder: Decoder of single tokens; None shows IDs.
-        specials: IDs of special tokens.
-        separator: Separator ID, if it is known.
-        characters: Units are characters, not tokens.
-        digits: Digits of the largest known ID, which is the width of a column in a grid of IDs.
-    """
-
-    decoder: Pieces | None = None
-    specials: Collection[int] = frozenset()
-    separator: int | None = None
-    characters: bool = False
-    digits: int = 6
+    decoder: Pieces | None = None  # decoder of single tokens; None shows IDs
+    specials: Collection[int] = frozenset()  # IDs of special tokens
+    separator: int | None = None  # separator ID, if it is known
+    characters: bool = False  # units are characters, not tokens
+    digits: int = 6  # digits of the largest known ID, which is the width of a column in a grid of IDs
 
 
 @dataclass(slots=True)
@@ -261,19 +253,12 @@ class Run(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One line of the screen.
+    """One line of the screen."""
 
-    Attributes:
-        runs: The runs from left to right.
-        first: Position of the first token on the line.
-        last: Position after the last token on the line.
-        leads: The cursor can be on the line, which lines of IDs below text are not.
-    """
-
-    runs: tuple[Run, ...]
-    first: int
-    last: int
-    leads: bool = True
+    runs: tuple[Run, ...]  # the runs from left to right
+    first: int  # position of the first token on the line
+    last: int  # position after the last token on the line
+    leads: bool = True  # the cursor can be on the line, which lines of IDs below text are not
 
     def token_at(self, column: int) -> int:
         """Return the token at a column, or the nearest one."""

@@ -30,30 +30,19 @@ _WORDS = 200  # cells of the beginning of a row
 
 
 class Fact(NamedTuple):
-    """A fact.
+    """A fact."""
 
-    Attributes:
-        name: Its name; "" for a heading.
-        value: Its value.
-        action: The action of the tab that leads on; "" for none.
-        odd: It deviates from what is usual.
-    """
-
-    name: str
-    value: str
-    action: str = ""
-    odd: bool = False
+    name: str  # its name; "" for a heading
+    value: str  # its value
+    action: str = ""  # the action of the tab that leads on; "" for none
+    odd: bool = False  # it deviates from what is usual
 
 
 @dataclass(frozen=True)
 class FactLines(Lines):
-    """Facts, with their names on the right and their values on the left.
+    """Facts, with their names on the right and their values on the left."""
 
-    Attributes:
-        facts: The facts and headings.
-    """
-
-    facts: Sequence[Fact]
+    facts: Sequence[Fact]  # the facts and headings
 
     @property
     def count(self) -> int:
@@ -113,15 +102,10 @@ class HistogramLines(Lines):
 
 @dataclass(frozen=True)
 class LengthLines(HistogramLines):
-    """The lengths of rows, a line for each interval.
+    """The lengths of rows, a line for each interval."""
 
-    Attributes:
-        lengths: The lengths.
-        row_name: The noun for a row: "document", "sample", "row" or "record".
-    """
-
-    lengths: Lengths
-    row_name: str
+    lengths: Lengths  # the lengths
+    row_name: str  # the noun for a row: "document", "sample", "row" or "record"
 
     @property
     def titles(self) -> Sequence[str]:
@@ -151,21 +135,13 @@ class LengthLines(HistogramLines):
 
 @dataclass(frozen=True, eq=False)
 class TokenLines(Lines):
-    """IDs by their frequency.
+    """IDs by their frequency."""
 
-    Attributes:
-        ranked: The IDs.
-        total: The number of all tokens, or rows, that are counted.
-        style: The interpretation of the IDs.
-        word: The word of a query for one ID: "token", "first", "last".
-        rarest_first: The lines begin with the least frequent IDs.
-    """
-
-    ranked: RankedIds
-    total: int
-    style: TokenStyle
-    word: str
-    rarest_first: bool = False
+    ranked: RankedIds  # the IDs
+    total: int  # the number of all tokens, or rows, that are counted
+    style: TokenStyle  # the interpretation of the IDs
+    word: str  # the word of a query for one ID: "token", "first", "last"
+    rarest_first: bool = False  # the lines begin with the least frequent IDs
 
     @property
     def count(self) -> int:
@@ -208,21 +184,13 @@ class TokenLines(Lines):
 
 @dataclass(eq=False)
 class GroupLines(Lines):
-    """Groups of equal rows, by their number of rows. One at a time is open, with its rows below it.
+    """Groups of equal rows, by their number of rows. One at a time is open, with its rows below it."""
 
-    Attributes:
-        row_name: The noun for a row.
-        ranked: The groups.
-        port: The rows; None if they are not known yet.
-        style: The interpretation of their units.
-        opened: The number of the open group; None without one.
-    """
-
-    row_name: str
-    ranked: Groups
-    port: RowSource | None
-    style: TokenStyle
-    opened: int | None = None
+    row_name: str  # the noun for a row
+    ranked: Groups  # the groups
+    port: RowSource | None  # the rows; None if they are not known yet
+    style: TokenStyle  # the interpretation of their units
+    opened: int | None = None  # the number of the open group; None without one
 
     @property
     def members(self) -> NDArray[np.int64]:
@@ -315,15 +283,10 @@ _MARK, _WORDED = 11, 60  # cells of a severity in words, and of a line that has 
 
 @dataclass(frozen=True)
 class FindingLines(Lines):
-    """Findings of a check.
+    """Findings of a check."""
 
-    Attributes:
-        findings: The findings.
-        dataset: What was checked.
-    """
-
-    findings: Sequence[Finding]
-    dataset: Place
+    findings: Sequence[Finding]  # the findings
+    dataset: Place  # what was checked
 
     @property
     def count(self) -> int:

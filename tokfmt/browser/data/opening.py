@@ -72,29 +72,17 @@ _FIRST = 256  # records that are shown before all are counted
 
 
 class Opening(NamedTuple):
-    """A dataset as far as it is opened.
+    """A dataset as far as it is opened."""
 
-    Attributes:
-        request: The paths, and how to read them.
-        format: The format; None if it is unknown, for a dataset that cannot be opened.
-        views: The ways to divide it into rows, best first.
-        separator: The separator and its source.
-        notes: Notes for the user.
-        pending: What `grown` adds: "documents", "index", "records"; "" if it adds nothing.
-        starts: It grows without a key.
-        damage: The error that prevents growing, so that only tokens are shown; "" without one.
-        manifest: The manifest beside it; None if it was not read.
-    """
-
-    request: SourceRequest
-    format: Format | None
-    views: tuple[View, ...]
-    separator: Separator = Separator(None)
-    notes: tuple[str, ...] = ()
-    pending: str = ""
-    starts: bool = True
-    damage: str = ""
-    manifest: Manifest | None = None
+    request: SourceRequest  # the paths, and how to read them
+    format: Format | None  # the format; None if it is unknown, for a dataset that cannot be opened
+    views: tuple[View, ...]  # the ways to divide it into rows, best first
+    separator: Separator = Separator(None)  # the separator and its source
+    notes: tuple[str, ...] = ()  # notes for the user
+    pending: str = ""  # what `grown` adds: "documents", "index", "records"; "" if it adds nothing
+    starts: bool = True  # it grows without a key
+    damage: str = ""  # the error that prevents growing, so that only tokens are shown; "" without one
+    manifest: Manifest | None = None  # the manifest beside it; None if it was not read
 
     def grown(
         self,
@@ -320,17 +308,11 @@ def _opened_again(request: SourceRequest, tokenizer: TokenizerHandle | None) -> 
 
 
 class Stamp(NamedTuple):
-    """A state of a dataset on this machine, which differs after most changes.
+    """A state of a dataset on this machine, which differs after most changes."""
 
-    Attributes:
-        size: Bytes of the file, or of the first 256 files with a prefix or in the directory.
-        modified: Time of the last change, in nanoseconds since 1970.
-        is_whole: The dataset has no further files, so that `size` is its size.
-    """
-
-    size: int
-    modified: int
-    is_whole: bool
+    size: int  # bytes of the file, or of the first 256 files with a prefix or in the directory
+    modified: int  # time of the last change, in nanoseconds since 1970
+    is_whole: bool  # the dataset has no further files, so that `size` is its size
 
 
 def stamp_of(path: Place, format_: Format | None = None) -> Stamp | None:

@@ -30,45 +30,26 @@ _ODD = 0.1  # share of padding that a remedy is named for
 
 
 class Fills(NamedTuple):
-    """How full samples of one length are.
+    """How full samples of one length are."""
 
-    Attributes:
-        filled: The positions of each sample before its padding, int64[n].
-        length: The positions of a sample.
-    """
-
-    filled: NDArray[np.int64]
-    length: int
+    filled: NDArray[np.int64]  # the positions of each sample before its padding, int64[n]
+    length: int  # the positions of a sample
 
 
 class PackedSource(NamedTuple):
-    """What a recipe takes of a source.
+    """What a recipe takes of a source."""
 
-    Attributes:
-        name: Name of the source.
-        depth: 1 for a source of the recipe, 2 for a source of such a source ...
-        shade: Number of the source in the recipe, for its color.
-        asked: What the recipe asks for: a share, a number of tokens, or all.
-        actual: Its share of the tokens that are drawn.
-        passes: The mean number of times that a sequence is drawn.
-        drawn: Tokens that are drawn.
-        samples: Samples that are drawn from it; None if they are packed of several sources.
-        cut: Sequences that are cut; None for documents.
-        padded: Positions of padding in its samples; None if they are packed of several sources.
-        share: Share of padding in its samples; 0 if it is unknown.
-    """
-
-    name: str
-    depth: int
-    shade: int
-    asked: str
-    actual: float
-    passes: float
-    drawn: int
-    samples: int | None
-    cut: int | None
-    padded: int | None
-    share: float
+    name: str  # name of the source
+    depth: int  # 1 for a source of the recipe, 2 for a source of such a source ...
+    shade: int  # number of the source in the recipe, for its color
+    asked: str  # what the recipe asks for: a share, a number of tokens, or all
+    actual: float  # its share of the tokens that are drawn
+    passes: float  # the mean number of times that a sequence is drawn
+    drawn: int  # tokens that are drawn
+    samples: int | None  # samples that are drawn from it; None if they are packed of several sources
+    cut: int | None  # sequences that are cut; None for documents
+    padded: int | None  # positions of padding in its samples; None if they are packed of several sources
+    share: float  # share of padding in its samples; 0 if it is unknown
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,15 +192,10 @@ def _fills_of(session: Session) -> Fills | None:
 
 @dataclass(frozen=True, eq=False)
 class FillLines(HistogramLines):
-    """Samples by their fill: the full ones, then intervals of equal shares, the fullest first.
+    """Samples by their fill: the full ones, then intervals of equal shares, the fullest first."""
 
-    Attributes:
-        fills: The fill of each sample.
-        intervals: The number of intervals.
-    """
-
-    fills: Fills
-    intervals: int
+    fills: Fills  # the fill of each sample
+    intervals: int  # the number of intervals
 
     @property
     def titles(self) -> Sequence[str]:

@@ -39,22 +39,15 @@ _READ = 1 << 20  # units of a stored sample that are searched for documents
 
 
 class SamplePart(NamedTuple):
-    """The part of a row that holds one document, or a part of one.
+    """The part of a row that holds one document, or a part of one."""
 
-    Attributes:
-        start, stop: Units of the row.
-        source: Name of the source; "" if it is unknown.
-        document: Number of the document in its source; None if it is unknown.
-        first: Position of its first unit in the document; -1 if that is a BOS.
-        shade: Number of the source, or of the document, for its color.
-    """
-
+    # start, stop: units of the row
     start: int
     stop: int
-    source: str = ""
-    document: int | None = None
-    first: int = 0
-    shade: int = 0
+    source: str = ""  # name of the source; "" if it is unknown
+    document: int | None = None  # number of the document in its source; None if it is unknown
+    first: int = 0  # position of its first unit in the document; -1 if that is a BOS
+    shade: int = 0  # number of the source, or of the document, for its color
 
     @property
     def label(self) -> str:
@@ -70,31 +63,18 @@ class SamplePart(NamedTuple):
 
 @dataclass(frozen=True)
 class RowParts:
-    """The parts of a row.
+    """The parts of a row."""
 
-    Attributes:
-        row: Number of the row.
-        length: Units of the row, padding included.
-        filled: Units before the padding.
-        parts: The parts in order.
-        epoch: The pass over the source that it is drawn from, from 0.
-        trained: Positions whose label counts in the loss; None if nothing says it.
-        borders: Units at which the loss begins or ends, and the first one of the padding.
-        prompts: Intervals of units that are not trained, if there are more of them than documents.
-        odd: How the loss mask differs from that of most samples, in words; "" if it does not.
-        divided: It is known where documents begin in the row.
-    """
-
-    row: int
-    length: int
-    filled: int
-    parts: Sequence[SamplePart]
-    epoch: int = 0
-    trained: int | None = None
-    borders: Sequence[int] = ()
-    prompts: Sequence[range] = ()
-    odd: str = ""
-    divided: bool = True
+    row: int  # number of the row
+    length: int  # units of the row, padding included
+    filled: int  # units before the padding
+    parts: Sequence[SamplePart]  # the parts in order
+    epoch: int = 0  # the pass over the source that it is drawn from, from 0
+    trained: int | None = None  # positions whose label counts in the loss; None if nothing says it
+    borders: Sequence[int] = ()  # units at which the loss begins or ends, and the first one of the padding
+    prompts: Sequence[range] = ()  # intervals of units that are not trained, if there are more of them than documents
+    odd: str = ""  # how the loss mask differs from that of most samples, in words; "" if it does not
+    divided: bool = True  # it is known where documents begin in the row
 
     @property
     def is_alone(self) -> bool:

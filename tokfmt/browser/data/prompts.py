@@ -22,17 +22,11 @@ _WORDS = 30  # cells of an end in words
 
 
 class PromptEnd(NamedTuple):
-    """The tokens after which the loss of most samples begins.
+    """The tokens after which the loss of most samples begins."""
 
-    Attributes:
-        units: The tokens, at most 8.
-        shared: The number of samples whose loss begins after their first occurrence.
-        looked_at: The number of samples whose prompts were compared.
-    """
-
-    units: tuple[int, ...]
-    shared: int
-    looked_at: int
+    units: tuple[int, ...]  # the tokens, at most 8
+    shared: int  # the number of samples whose loss begins after their first occurrence
+    looked_at: int  # the number of samples whose prompts were compared
 
 
 _found: WeakKeyDictionary[RowSource, PromptEnd | None] = WeakKeyDictionary()

@@ -48,23 +48,14 @@ class Span(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Units of a row, as arrays [n].
+    """Units of a row, as arrays [n]."""
 
-    Attributes:
-        units: IDs, or code points.
-        masks: Loss mask, for samples that store one.
-        labels: Labels, for samples that store them.
-        begins: True where a document begins, for rows that store this.
-        targets: True where the token is trained as a target; None if nothing says so.
-        padding: True at padding; None if the reader declares none.
-    """
-
-    units: Tokens
-    masks: NDArray[np.uint8] | None = None
-    labels: NDArray[np.integer] | None = None
-    begins: NDArray[np.bool_] | None = None
-    targets: NDArray[np.bool_] | None = None
-    padding: NDArray[np.bool_] | None = None
+    units: Tokens  # IDs, or code points
+    masks: NDArray[np.uint8] | None = None  # loss mask, for samples that store one
+    labels: NDArray[np.integer] | None = None  # labels, for samples that store them
+    begins: NDArray[np.bool_] | None = None  # True where a document begins, for rows that store this
+    targets: NDArray[np.bool_] | None = None  # True where the token is trained as a target; None if nothing says so
+    padding: NDArray[np.bool_] | None = None  # True at padding; None if the reader declares none
 
     def part(self, start: int, stop: int | None = None) -> Piece:
         """Return the units `start <= i < stop` of the piece."""
@@ -109,18 +100,12 @@ class RowSource(Protocol):
 
 
 class View(NamedTuple):
-    """A way to divide a dataset into rows.
+    """A way to divide a dataset into rows."""
 
-    Attributes:
-        name: "documents", "samples", "rows" or "records".
-        port: The rows.
-        as_stored: The rows are those of the file, and another view has the documents.
-        has_prompts: Most of the rows have labels that leave out more than padding, which documents do not show.
-    """
-
-    name: str
-    port: RowSource
-    as_stored: bool = False
+    name: str  # "documents", "samples", "rows" or "records"
+    port: RowSource  # the rows
+    as_stored: bool = False  # the rows are those of the file, and another view has the documents
+    # most of the rows have labels that leave out more than padding, which documents do not show
     has_prompts: bool = False
 
     @property

@@ -244,21 +244,13 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A hit.
+    """A hit."""
 
-    Attributes:
-        row: Number of the row.
-        start: Start of the hit, as in `commands.search.query.Hit`.
-        stop: Stop of the hit, as in `commands.search.query.Hit`.
-        number: Number among the kept hits, from 0.
-        wrapped: The move to it went around an end.
-    """
-
-    row: int
-    start: int
-    stop: int
-    number: int
-    wrapped: bool
+    row: int  # number of the row
+    start: int  # start of the hit, as in `commands.search.query.Hit`
+    stop: int  # stop of the hit, as in `commands.search.query.Hit`
+    number: int  # number among the kept hits, from 0
+    wrapped: bool  # the move to it went around an end
 
 
 class SearchResults:

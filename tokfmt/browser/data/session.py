@@ -185,48 +185,29 @@ Where = tuple[int, int]
 
 @dataclass
 class Session:
-    """A dataset.
+    """A dataset."""
 
-    Attributes:
-        request: The paths, and how to read them.
-        opened: The dataset as far as it is opened.
-        shown: Name of the view on the screen.
-        chosen: The user chose that view.
-        choice: The tokenizer by name, if any; `vocabulary` when it is loaded.
-        failure: The error of the second stage or of the tokenizer; "" without one.
-        refused: The error that prevents showing anything; None without one.
-        verdict: The result of a check, if one ran.
-        probed: The cheap check was started, which runs once.
-        splits: Names of all splits; empty without splits.
-        split: The split on the screen; "" without splits.
-        asked: The request of the user, from which `request` differs after a change of the split.
-        where: The position of the cursor, for showing the session again.
-        padding: The share of padding of the rows of each view, by its name, as far as it is counted.
-        identity: Identity of the file or directory at the path when it was opened.
-        is_file: The path is a file, not a directory.
-        stamp: The state of the dataset when it was opened; None in a store.
-        outdated: "grew", "changed" or "deleted" if its files did since then, or are gone; "" if not.
-    """
-
-    request: SourceRequest
-    opened: Opening
-    shown: str
-    choice: Choice | None = None
+    request: SourceRequest  # the paths, and how to read them
+    opened: Opening  # the dataset as far as it is opened
+    shown: str  # name of the view on the screen
+    choice: Choice | None = None  # the tokenizer by name, if any; `vocabulary` when it is loaded
     vocabulary: Vocabulary | None = None
-    failure: str = ""
-    chosen: bool = False
-    refused: Exception | None = None
-    verdict: CheckReport | None = None
-    probed: bool = False
-    splits: tuple[str, ...] = ()
-    split: str = ""
+    failure: str = ""  # the error of the second stage or of the tokenizer; "" without one
+    chosen: bool = False  # the user chose that view
+    refused: Exception | None = None  # the error that prevents showing anything; None without one
+    verdict: CheckReport | None = None  # the result of a check, if one ran
+    probed: bool = False  # the cheap check was started, which runs once
+    splits: tuple[str, ...] = ()  # names of all splits; empty without splits
+    split: str = ""  # the split on the screen; "" without splits
+    # the request of the user, from which `request` differs after a change of the split
     asked: SourceRequest | None = None
-    where: Where = (0, 0)
+    where: Where = (0, 0)  # the position of the cursor, for showing the session again
+    # the share of padding of the rows of each view, by its name, as far as it is counted
     padding: dict[str, float] = field(default_factory=dict)
-    identity: Identity | None = None
-    is_file: bool = True
-    stamp: Stamp | None = None
-    outdated: str = ""
+    identity: Identity | None = None  # identity of the file or directory at the path when it was opened
+    is_file: bool = True  # the path is a file, not a directory
+    stamp: Stamp | None = None  # the state of the dataset when it was opened; None in a store
+    outdated: str = ""  # "grew", "changed" or "deleted" if its files did since then, or are gone; "" if not
     _texts: dict[str, RowSource] = field(default_factory=dict, repr=False)
     _counted: dict[bool, Counted] = field(default_factory=dict, repr=False)
 
@@ -331,17 +312,11 @@ class Session:
 
 
 class SearchScope(NamedTuple):
-    """The rows to search.
+    """The rows to search."""
 
-    Attributes:
-        port: The rows.
-        decoder: Decoder of IDs; None without a tokenizer.
-        singular: The noun for one row.
-    """
-
-    port: RowSource
-    decoder: Pieces | None
-    singular: str
+    port: RowSource  # the rows
+    decoder: Pieces | None  # decoder of IDs; None without a tokenizer
+    singular: str  # the noun for one row
 
     @property
     def reader(self) -> TokenReader | RecordReader:

@@ -22,41 +22,26 @@ _MOST = 200  # places before
 
 
 class Spot(NamedTuple):
-    """A place in the browser. What it leaves open stays as it is.
+    """A place in the browser. What it leaves open stays as it is."""
 
-    Attributes:
-        where: The row, of which -1 is the last, and the token under the cursor; None leaves them open.
-        view: Name of the view; "" leaves it open, but a dataset that is being loaded shows its first view before.
-        split: Name of the split; "" leaves it open.
-        number: Number of the dataset; None leaves it open.
-        words: The filter of the list, "" for none; None leaves it open.
-        tab: Name of the tab; "" leaves it open.
-        inside: The place within the tab, if it has one of its own (`Tab.spot`).
-    """
-
+    # the row, of which -1 is the last, and the token under the cursor; None leaves them open
     where: Where | None = None
+    # name of the view; "" leaves it open, but a dataset that is being loaded shows its first view before
     view: str = ""
-    split: str = ""
-    number: int | None = None
-    words: str | None = None
-    tab: str = "sequences"
-    inside: object = None
+    split: str = ""  # name of the split; "" leaves it open
+    number: int | None = None  # number of the dataset; None leaves it open
+    words: str | None = None  # the filter of the list, "" for none; None leaves it open
+    tab: str = "sequences"  # name of the tab; "" leaves it open
+    inside: object = None  # the place within the tab, if it has one of its own (`Tab.spot`)
 
 
 class ByteSpot(NamedTuple):
-    """Bytes of a file, as the place within the tab of the bytes.
+    """Bytes of a file, as the place within the tab of the bytes."""
 
-    Attributes:
-        path: The file.
-        offset: Byte offset.
-        length: Number of bytes to mark.
-        opened: The reader of the dataset has opened the file.
-    """
-
-    path: Place
-    offset: int
-    length: int = 0
-    opened: bool = False
+    path: Place  # the file
+    offset: int  # byte offset
+    length: int = 0  # number of bytes to mark
+    opened: bool = False  # the reader of the dataset has opened the file
 
 
 class History:

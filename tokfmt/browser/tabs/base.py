@@ -20,19 +20,12 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """A line of the table of tabs.
+    """A line of the table of tabs."""
 
-    Attributes:
-        name: Name of the tab, and ID of its widget.
-        title: Title on the screen.
-        key: Key that shows the tab.
-        widget: Where the class is: "module:Class", the module within `tokfmt.browser.tabs`.
-    """
-
-    name: str
-    title: str
-    key: str
-    widget: str
+    name: str  # name of the tab, and ID of its widget
+    title: str  # title on the screen
+    key: str  # key that shows the tab
+    widget: str  # where the class is: "module:Class", the module within `tokfmt.browser.tabs`
 
     def make(self, host: Host) -> Tab:
         """Make the widget. Its module is imported only now, as the modules of all tabs take a quarter of a second."""
@@ -66,15 +59,10 @@ class Host(Protocol):
 
 
 class Tab(WithLoader, Container):
-    """A tab.
+    """A tab."""
 
-    Attributes:
-        host: The app.
-        session: The dataset that the tab shows.
-    """
-
-    host: Host
-    session: Session
+    host: Host  # the app
+    session: Session  # the dataset that the tab shows
 
     @property
     def idle(self) -> bool:

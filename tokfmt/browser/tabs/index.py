@@ -38,14 +38,10 @@ WIDE = 134
 
 
 class IndexTab(Tab):
-    """Parts and bytes.
-
-    Attributes:
-        bytes: The reader of the bytes; None before the parts are loaded.
-    """
+    """Parts and bytes."""
 
     BINDINGS = keys.BYTES
-    bytes: Bytes | None = None
+    bytes: Bytes | None = None  # the reader of the bytes; None before the parts are loaded
     parts = getters.query_one(Parts)
     """The sections and fields."""
     hex = getters.query_one(HexView)

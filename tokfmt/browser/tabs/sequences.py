@@ -62,11 +62,6 @@ class SequencesTab(Tab):
 
     Moves to hits have their own loader, which does all requests in order. Each starts at the target of the previous
     one, unless the cursor moved otherwise in the meantime.
-
-    Attributes:
-        search: The search whose hits are marked.
-        filtered: The search whose rows are listed; it can be the same.
-        origin: The position where the search began, until the move to its first hit.
     """
 
     BINDINGS = keys.DATA
@@ -77,7 +72,7 @@ class SequencesTab(Tab):
     """The reader."""
     strip = getters.query_one(PackingStrip)
     """The parts of the row in the reader."""
-    origin: Where | None = None
+    origin: Where | None = None  # the position where the search began, until the move to its first hit
     _from: Where = (0, 0)  # where the search for the first hit begins
     _left: Where | None = None  # where the cursor was before the list was filtered, until it goes to its first row
     _aim: int | None = None  # the row that the cursor is on its way to
@@ -87,8 +82,8 @@ class SequencesTab(Tab):
     scope: SearchScope
     _facts: TokenFacts | Damage | None = None
     _later: Callable[[], None] | None = None  # starts a search that waits for a count
-    search: SearchJob | None = None
-    filtered: SearchJob | None = None
+    search: SearchJob | None = None  # the search whose hits are marked
+    filtered: SearchJob | None = None  # the search whose rows are listed; it can be the same
     _queries: Queries | None = None
     _behind: Where | None = None  # the place of the reader before it was cleared, as the filter found nothing
 

@@ -22,19 +22,12 @@ _NAME, _VALUE, _NARROW = 26, 34, 64
 
 @dataclass(slots=True)
 class Widths:
-    """The widths of columns in cells. They grow with the shown fields and never shrink, so that columns stay in place.
+    """The widths of columns in cells. They grow with the fields and never shrink, so that columns stay in place."""
 
-    Attributes:
-        offset: Width of byte offsets, in all sections.
-        length: Width of lengths, in all sections.
-        names: Width of names by section.
-        values: Width of values by section.
-    """
-
-    offset: int = 6
-    length: int = 3
-    names: dict[int, int] = dataclass_field(default_factory=dict)
-    values: dict[int, int] = dataclass_field(default_factory=dict)
+    offset: int = 6  # width of byte offsets, in all sections
+    length: int = 3  # width of lengths, in all sections
+    names: dict[int, int] = dataclass_field(default_factory=dict)  # width of names by section
+    values: dict[int, int] = dataclass_field(default_factory=dict)  # width of values by section
 
     def take(self, section: int, field: Field) -> None:
         """Widen the columns for a field."""

@@ -61,19 +61,12 @@ _INDEX_CODES = frozenset({"TF511", "TF512", "TF514", "TF515"})
 
 @dataclass(frozen=True, slots=True)
 class FixReport:
-    """The result of a repair.
+    """The result of a repair."""
 
-    Attributes:
-        destination: The repaired copy; "" if nothing needed a repair, and nothing was written.
-        done: What each repair did, by the code of its finding.
-        report: The report of a deep check of the copy; None if nothing was written.
-        partial: What was saved of a damaged dataset and what was lost; "" if the copy is complete.
-    """
-
-    destination: str
-    done: dict[str, str]
-    report: CheckReport | None = None
-    partial: str = ""
+    destination: str  # the repaired copy; "" if nothing needed a repair, and nothing was written
+    done: dict[str, str]  # what each repair did, by the code of its finding
+    report: CheckReport | None = None  # the report of a deep check of the copy; None if nothing was written
+    partial: str = ""  # what was saved of a damaged dataset and what was lost; "" if the copy is complete
 
     def printed(self) -> Repaired:
         """Return what --json prints."""

@@ -464,17 +464,11 @@ State = Literal["done", "running", "missing"]
 
 @dataclass(frozen=True, slots=True)
 class TaskStatus:
-    """The state of a task.
+    """The state of a task."""
 
-    Attributes:
-        index: Its number, from 0.
-        state: A task that was killed is running, until it runs again.
-        owner: Who runs it, and since when: `process 4711 on node7, since 2026-11-25 12:03 UTC`.
-    """
-
-    index: int
-    state: State
-    owner: str = ""
+    index: int  # its number, from 0
+    state: State  # a task that was killed is running, until it runs again
+    owner: str = ""  # who runs it, and since when: `process 4711 on node7, since 2026-11-25 12:03 UTC`
 
 
 def status_of_tasks(destination: PlaceLike) -> Sequence[TaskStatus]:

@@ -68,25 +68,16 @@ class StepPart:
 
 @dataclass(frozen=True, slots=True)
 class StepSample:
-    """One sample of a recipe or a run.
+    """One sample of a recipe or a run."""
 
-    Attributes:
-        sample: The number of the sample in the recipe; of a run, the k-th that it read over all ranks.
-        number: Of a run, the number of the sample in the dataset of the framework; None of a recipe.
-        rank: The rank that reads it in this step; None if one sample was requested.
-        drawn_from: The source that the sample is drawn from by weight; "" if the recipe joins all sources to one list.
-        epoch: The pass over that source, from 0.
-        padding: The number of padding positions.
-        parts: The parts of the sample in order, read while you iterate.
-    """
-
-    sample: int
-    number: int | None
-    rank: int | None
+    sample: int  # the number of the sample in the recipe; of a run, the k-th that it read over all ranks
+    number: int | None  # of a run, the number of the sample in the dataset of the framework; None of a recipe
+    rank: int | None  # the rank that reads it in this step; None if one sample was requested
+    # the source that the sample is drawn from by weight; "" if the recipe joins all sources to one list
     drawn_from: str
-    epoch: int
-    padding: int
-    parts: Iterator[StepPart] = field(repr=False)
+    epoch: int  # the pass over that source, from 0
+    padding: int  # the number of padding positions
+    parts: Iterator[StepPart] = field(repr=False)  # the parts of the sample in order, read while you iterate
 
 
 class PrintedSequence(TypedDict):

@@ -543,21 +543,13 @@ _TOTAL = "total."
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """An expectation of `--expect`.
+    """An expectation of `--expect`."""
 
-    Attributes:
-        key: The dotted key of a value.
-        sign: "<", "<=", ">", ">=", "==" or "!=".
-        value: The value to compare with.
-        total: True if the expectation is for the total, False if it is for each dataset.
-        text: The expectation as given.
-    """
-
-    key: str
-    sign: str
-    value: Scalar
-    total: bool = False
-    text: str = ""
+    key: str  # the dotted key of a value
+    sign: str  # "<", "<=", ">", ">=", "==" or "!="
+    value: Scalar  # the value to compare with
+    total: bool = False  # True if the expectation is for the total, False if it is for each dataset
+    text: str = ""  # the expectation as given
 
     def holds(self, value: Scalar) -> bool:
         """Return True if a value is as expected. An unknown value equals null only."""

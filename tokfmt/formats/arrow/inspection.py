@@ -154,13 +154,10 @@ class ColumnsInspection(Inspection):
 
 
 class _Seen(NamedTuple):
-    """What was seen of a group so far.
-
-    Attributes:
-        others, against: The labels and masks of its rows.
-    """
+    """What was seen of a group so far."""
 
     tokens: int = 0  # the number of IDs, with those that `attention_mask` excludes
+    # others, against: the labels and masks of its rows
     others: OtherLabels = OtherLabels()
     against: Contradictions = Contradictions()
     error: FormatError | None = None  # Why the group cannot be decoded to its end

@@ -46,33 +46,20 @@ class WriteOptions:
 
 
 class Found(NamedTuple):
-    """The files of a dataset.
+    """The files of a dataset."""
 
-    Attributes:
-        files: Files with rows, in the order of reading.
-        split: The split that was chosen; None if the folder has only one or no splits.
-        others: The splits that are not read.
-        metadata_files: Metadata files of the folder, as state.json.
-    """
-
-    files: list[Place]
-    split: str | None = None
-    others: tuple[str, ...] = ()
-    metadata_files: tuple[Place, ...] = ()
+    files: list[Place]  # files with rows, in the order of reading
+    split: str | None = None  # the split that was chosen; None if the folder has only one or no splits
+    others: tuple[str, ...] = ()  # the splits that are not read
+    metadata_files: tuple[Place, ...] = ()  # metadata files of the folder, as state.json
 
 
 class Variant(Protocol):
-    """Parquet or Arrow, as readers and checks use it.
+    """Parquet or Arrow, as readers and checks use it."""
 
-    Attributes:
-        name: Name of the format.
-        hundred: Base of the numbers of its findings: 660 means TF661 to TF669.
-        Container: Class of an open file.
-    """
-
-    name: ClassVar[str]
-    hundred: ClassVar[int]
-    Container: Any
+    name: ClassVar[str]  # name of the format
+    hundred: ClassVar[int]  # base of the numbers of its findings: 660 means TF661 to TF669
+    Container: Any  # class of an open file
 
     def find(self, path: Place, split: str | None = None) -> Found:
         """Return the files of a dataset; of a folder with several splits, those of one split."""

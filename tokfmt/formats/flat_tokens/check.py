@@ -112,23 +112,14 @@ def _finding(code: str, error: FormatError, more: str = "") -> Finding:
 
 @dataclass(slots=True)
 class _Seen:
-    """Result of a check of one or more windows of tokens.
+    """Result of a check of one or more windows of tokens."""
 
-    Attributes:
-        top: Largest ID; -1 if none was read.
-        above: Number of IDs above the bound.
-        wrong: Number of wrong start bits.
-        first_above: Error for the first ID above the bound.
-        first_wrong: Error for the first wrong start bit.
-        damaged: Error of a window that cannot be read.
-    """
-
-    top: int = -1
-    above: int = 0
-    wrong: int = 0
-    first_above: FormatError | None = None
-    first_wrong: FormatError | None = None
-    damaged: FormatError | None = None
+    top: int = -1  # largest ID; -1 if none was read
+    above: int = 0  # number of IDs above the bound
+    wrong: int = 0  # number of wrong start bits
+    first_above: FormatError | None = None  # error for the first ID above the bound
+    first_wrong: FormatError | None = None  # error for the first wrong start bit
+    damaged: FormatError | None = None  # error of a window that cannot be read
 
     def add(self, other: _Seen) -> None:
         self.top = max(self.top, other.top)

@@ -41,15 +41,10 @@ def code_of(code: str, error: FormatError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The place of a flat-tokens array: the zarr group of a split, or of a store without splits.
+    """The place of a flat-tokens array: the zarr group of a split, or of a store without splits."""
 
-    Attributes:
-        split: "train", "validation" ...; None for a bare array.
-        zarr_format: 2 or 3.
-    """
-
-    split: str | None
-    zarr_format: int
+    split: str | None  # "train", "validation" ...; None for a bare array
+    zarr_format: int  # 2 or 3
 
     def key(self, name: str) -> str:
         """Return the key of a file or array in the group."""

@@ -31,17 +31,11 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """Facts of a file that tests of its rows need.
+    """Facts of a file that tests of its rows need."""
 
-    Attributes:
-        params: Contents of `data_params.json`.
-        inverted: True if 1 in the mask row means padding.
-        of_documents: True if the file's attributes state that the mask is that of documents, so it does not show
-            padding.
-    """
-
-    params: Params
-    inverted: bool
+    params: Params  # contents of `data_params.json`
+    inverted: bool  # True if 1 in the mask row means padding
+    # True if the file's attributes state that the mask is that of documents, so it does not show padding
     of_documents: bool
 
 

@@ -102,19 +102,12 @@ _LARGEST_PARAMS = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """The contents of `data_params.json`, which are hints only.
+    """The contents of `data_params.json`, which are hints only."""
 
-    Attributes:
-        eos_id: Separator; None if not stated.
-        pad_id: Padding ID; None if not stated.
-        vocab_size: Number of token IDs; None if not stated.
-        note: Defect of the file, "" without one.
-    """
-
-    eos_id: int | None = None
-    pad_id: int | None = None
-    vocab_size: int | None = None
-    note: str = ""
+    eos_id: int | None = None  # separator; None if not stated
+    pad_id: int | None = None  # padding ID; None if not stated
+    vocab_size: int | None = None  # number of token IDs; None if not stated
+    note: str = ""  # defect of the file, "" without one
 
 
 def params_beside(files: Sequence[Place]) -> Params:

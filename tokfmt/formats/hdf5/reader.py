@@ -47,33 +47,19 @@ _ENDS_NEEDED = 4  # padded samples that must end with the same ID to infer the s
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """All opened files of a dataset, with the options and the facts found so far.
+    """All opened files of a dataset, with the options and the facts found so far."""
 
-    Attributes:
-        place: Path as given, for messages.
-        files: Opened files, in the order of reading.
-        stated: What the attributes of each state; see `problems.stated_by`.
-        groups: Number of files of each stream.
-        options: Options of reading.
-        hints: Hints of the caller.
-        params: Contents of `data_params.json`.
-        notes: See `reader.Info`; more are appended while the dataset is opened.
-        inferred: See `reader.Info`; more are appended while the dataset is opened.
-        damage: See `reader.Info`.
-        lost: See `reader.Info`; more are appended while the dataset is opened.
-    """
-
-    place: Place
-    files: list[Hdf5File]
-    stated: list[WriterAttributes | CorruptError | None]
-    groups: list[int]
-    options: ReadOptions
-    hints: Hints
-    params: Params
-    notes: list[str]
-    inferred: list[str]
-    damage: tuple[Damage, ...] = ()
-    lost: list[Loss] = field(default_factory=list)
+    place: Place  # path as given, for messages
+    files: list[Hdf5File]  # opened files, in the order of reading
+    stated: list[WriterAttributes | CorruptError | None]  # what the attributes of each state; see `problems.stated_by`
+    groups: list[int]  # number of files of each stream
+    options: ReadOptions  # options of reading
+    hints: Hints  # hints of the caller
+    params: Params  # contents of `data_params.json`
+    notes: list[str]  # see `reader.Info`; more are appended while the dataset is opened
+    inferred: list[str]  # see `reader.Info`; more are appended while the dataset is opened
+    damage: tuple[Damage, ...] = ()  # see `reader.Info`
+    lost: list[Loss] = field(default_factory=list)  # see `reader.Info`; more are appended while the dataset is opened
 
     def own(self) -> list[WriterAttributes | None]:
         """Return the attributes that tokfmt wrote in each file; None without, or if options override them."""
@@ -278,17 +264,11 @@ def _samples(opening: Opening, rows: Rows) -> TokenReader:
 
 @dataclass(frozen=True, slots=True)
 class Inferred:
-    """Facts that were inferred from samples.
+    """Facts that were inferred from samples."""
 
-    Attributes:
-        inverted: True if 1 in the mask row means padding.
-        stride: Name of the way in which samples continue each other; see `stride`.
-        separator: Separator, None if unknown, and its origin.
-    """
-
-    inverted: bool
-    stride: str
-    separator: tuple[int | None, str]
+    inverted: bool  # True if 1 in the mask row means padding
+    stride: str  # name of the way in which samples continue each other; see `stride`
+    separator: tuple[int | None, str]  # separator, None if unknown, and its origin
 
 
 def _infer(

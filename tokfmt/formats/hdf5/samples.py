@@ -79,33 +79,20 @@ class Block:
 
 @dataclass(slots=True)
 class Scan:
-    """The result of a scan of all samples.
+    """The result of a scan of all samples."""
 
-    Attributes:
-        valid: int32[samples], number of real positions.
-        first: input_ids[0] of each sample, in the dtype of the rows.
-        last: labels[valid - 1] of each sample, in the dtype of the rows.
-        padding: Number of inputs that are padding.
-        odd: Samples whose mask is not 1 on all real positions, or whose labels are not the next tokens.
-        unshifted: Samples whose labels repeat input_ids.
-        masked_end: Samples with real tokens after the last one that counts.
-        loss: Number of samples which show that 1 in the mask means counted.
-        inverted: Number of samples which show that 1 in the mask means padding.
-        equal: Number of pairs of neighboring tokens that are equal.
-        pairs: Number of all pairs of neighboring tokens.
-    """
-
-    valid: NDArray[np.int32]
-    first: Values
-    last: Values
-    padding: int = 0
+    valid: NDArray[np.int32]  # int32[samples], number of real positions
+    first: Values  # input_ids[0] of each sample, in the dtype of the rows
+    last: Values  # labels[valid - 1] of each sample, in the dtype of the rows
+    padding: int = 0  # number of inputs that are padding
+    # samples whose mask is not 1 on all real positions, or whose labels are not the next tokens
     odd: Tally = field(default_factory=Tally)
-    unshifted: Tally = field(default_factory=Tally)
-    masked_end: Tally = field(default_factory=Tally)
-    loss: int = 0
-    inverted: int = 0
-    equal: int = 0
-    pairs: int = 0
+    unshifted: Tally = field(default_factory=Tally)  # samples whose labels repeat input_ids
+    masked_end: Tally = field(default_factory=Tally)  # samples with real tokens after the last one that counts
+    loss: int = 0  # number of samples which show that 1 in the mask means counted
+    inverted: int = 0  # number of samples which show that 1 in the mask means padding
+    equal: int = 0  # number of pairs of neighboring tokens that are equal
+    pairs: int = 0  # number of all pairs of neighboring tokens
 
 
 def scan_samples(rows: Rows | SampledRows, mask: str) -> tuple[Scan, bool]:
@@ -273,22 +260,15 @@ class Ends:
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """The tokens of rows that make up the axis, in order. A piece never extends beyond its row.
+    """The tokens of rows that make up the axis, in order. A piece never extends beyond its row."""
 
-    Attributes:
-        begins: int64[pieces], index of the first input of each among all inputs (row * width + column); None if
-            piece i is row i from column `skip` on.
-        skip: Inputs that are left out at the start of each row if `begins` is None.
-        lengths: int32[pieces], tokens in each, with the label.
-        tail: bool[pieces], True if the last token is the label after the last input.
-        opens: bool[pieces], True if a run begins here.
-    """
-
+    # int64[pieces], index of the first input of each among all inputs (row * width + column); None if piece i is row i
+    # from column `skip` on
     begins: NDArray[np.int64] | None
-    skip: int
-    lengths: NDArray[np.int32]
-    tail: Flags
-    opens: Flags
+    skip: int  # inputs that are left out at the start of each row if `begins` is None
+    lengths: NDArray[np.int32]  # int32[pieces], tokens in each, with the label
+    tail: Flags  # bool[pieces], True if the last token is the label after the last input
+    opens: Flags  # bool[pieces], True if a run begins here
 
 
 class Runs(TokenReader):

@@ -24,49 +24,29 @@ from tokfmt.formats.hdf5_arrays.table import Table
 
 
 class WriterAttributes(NamedTuple):
-    """The attributes that tokfmt writes on `data` of each file.
+    """The attributes that tokfmt writes on `data` of each file."""
 
-    Attributes:
-        stride: overlap, disjoint, corpus, or `core.rows.ROWS`.
-        eos_id: The separator; None for rows without one, and for an empty stream.
-        pad_id: Padding ID of the last sample.
-        first_token: Position of the file's first token in the stream.
-        stream_tokens: Tokens of the whole stream, with separators and without padding.
-        first_mask: 1 if the file's first token counts, which is not a label in the file; None if the mask is 0 on
-            padding only.
-    """
-
-    stride: str
-    eos_id: int | None
-    pad_id: int | None
-    first_token: int
-    stream_tokens: int
+    stride: str  # overlap, disjoint, corpus, or `core.rows.ROWS`
+    eos_id: int | None  # the separator; None for rows without one, and for an empty stream
+    pad_id: int | None  # padding ID of the last sample
+    first_token: int  # position of the file's first token in the stream
+    stream_tokens: int  # tokens of the whole stream, with separators and without padding
+    # 1 if the file's first token counts, which is not a label in the file; None if the mask is 0 on padding only
     first_mask: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Hdf5File:
-    """One opened file: the rows of `data`, and the facts of its headers.
+    """One opened file: the rows of `data`, and the facts of its headers."""
 
-    Attributes:
-        path: The file.
-        shape: Shape of `data` as declared, of rank 3 or 1.
-        table: Rows of `data`.
-        names: Names in the root group, up to 64.
-        n_examples: Root attribute as stored, an int, float or str; None if missing.
-        facts: The attributes of `WriterAttributes` that `data` has, unchecked.
-        chunk: Shape of a chunk; None if contiguous.
-        filters: Filter numbers in the order of writing.
-    """
-
-    path: Place
-    shape: tuple[int, ...]
-    table: Table
-    names: frozenset[str]
-    n_examples: Attribute
-    facts: Mapping[str, Attribute]
-    chunk: tuple[int, ...] | None
-    filters: tuple[int, ...]
+    path: Place  # the file
+    shape: tuple[int, ...]  # shape of `data` as declared, of rank 3 or 1
+    table: Table  # rows of `data`
+    names: frozenset[str]  # names in the root group, up to 64
+    n_examples: Attribute  # root attribute as stored, an int, float or str; None if missing
+    facts: Mapping[str, Attribute]  # the attributes of `WriterAttributes` that `data` has, unchecked
+    chunk: tuple[int, ...] | None  # shape of a chunk; None if contiguous
+    filters: tuple[int, ...]  # filter numbers in the order of writing
 
     @property
     def rank(self) -> int:

@@ -194,15 +194,10 @@ def _walk(steps: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Samples joined to runs.
+    """Samples joined to runs."""
 
-    Attributes:
-        pieces: One piece per sample.
-        broken: Number of overlapping samples that do not link up with the next sample of their stream.
-    """
-
-    pieces: Pieces
-    broken: int
+    pieces: Pieces  # one piece per sample
+    broken: int  # number of overlapping samples that do not link up with the next sample of their stream
 
 
 def join(scan: Scan, groups: NDArray[np.int64], width: int, stride: str) -> Joined:
@@ -263,25 +258,15 @@ def _holder(starts: NDArray[np.int64], row: int) -> int:
 
 @dataclass(slots=True)
 class Segments:
-    """The segments of all rows, in order; arrays have one value per segment.
+    """The segments of all rows, in order; arrays have one value per segment."""
 
-    Attributes:
-        begins: int64, index of the first input among all inputs.
-        inputs: int32, number of inputs.
-        closes: bool, True for the last segment of its row.
-        end_input: Last input of the segment.
-        end_label: Label of the last input.
-        odd: Rows with a mask that is not 1 on all segments, or with labels that are not the next tokens.
-        whole_pack: True if labels shift over the whole row.
-    """
-
-    begins: NDArray[np.int64]
-    inputs: NDArray[np.int32]
-    closes: Flags
-    end_input: Values
-    end_label: Values
-    odd: Tally
-    whole_pack: bool
+    begins: NDArray[np.int64]  # int64, index of the first input among all inputs
+    inputs: NDArray[np.int32]  # int32, number of inputs
+    closes: Flags  # bool, True for the last segment of its row
+    end_input: Values  # last input of the segment
+    end_label: Values  # label of the last input
+    odd: Tally  # rows with a mask that is not 1 on all segments, or with labels that are not the next tokens
+    whole_pack: bool  # True if labels shift over the whole row
 
 
 def scan_segments(rows: Rows) -> Segments:

@@ -60,21 +60,13 @@ _CHILDREN = 65  # keys of a node that are read at once: writers use nodes of 64 
 
 @dataclass(frozen=True, slots=True)
 class ChunkTree:
-    """The B-tree that indexes the chunks of a dataset. Picklable.
+    """The B-tree that indexes the chunks of a dataset. Picklable."""
 
-    Attributes:
-        file: File that holds the tree.
-        root: Byte offset of its root.
-        rank: Number of dimensions of the dataset.
-        layout: The dataset, [rows, fields, width].
-        name: Of the dataset, for messages.
-    """
-
-    file: File
-    root: int
-    rank: int
-    layout: ChunkLayout
-    name: str = "data"
+    file: File  # file that holds the tree
+    root: int  # byte offset of its root
+    rank: int  # number of dimensions of the dataset
+    layout: ChunkLayout  # the dataset, [rows, fields, width]
+    name: str = "data"  # of the dataset, for messages
 
     def lookup(self, intervals: Sequence[tuple[int, int]]) -> list[Found]:
         """Return the places of several intervals of chunks, ascending and disjoint.

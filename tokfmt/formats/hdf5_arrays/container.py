@@ -79,33 +79,20 @@ SAMPLES, ARRAYS = (3, 1), (2, 1)
 
 
 class Array(NamedTuple):
-    """A dataset of one or two dimensions.
+    """A dataset of one or two dimensions."""
 
-    Attributes:
-        name: Name, with those of its groups.
-        shape: Shape as declared.
-        table: Its rows.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    table: Table
+    name: str  # name, with those of its groups
+    shape: tuple[int, ...]  # shape as declared
+    table: Table  # its rows
 
 
 class Storage(NamedTuple):
-    """The storage of a dataset.
+    """The storage of a dataset."""
 
-    Attributes:
-        shape: Shape as declared.
-        table: Its rows; chunks are not yet compared with the file.
-        chunk: Shape of a chunk; None if contiguous.
-        filters: Filter numbers in the order of writing.
-    """
-
-    shape: tuple[int, ...]
-    table: Table
-    chunk: tuple[int, ...] | None
-    filters: tuple[int, ...]
+    shape: tuple[int, ...]  # shape as declared
+    table: Table  # its rows; chunks are not yet compared with the file
+    chunk: tuple[int, ...] | None  # shape of a chunk; None if contiguous
+    filters: tuple[int, ...]  # filter numbers in the order of writing
 
 
 def within(path: Place, look: Callable[[File, Any], R], opened: Callable[[Place], File] = open_file) -> R:

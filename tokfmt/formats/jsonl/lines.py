@@ -347,24 +347,16 @@ _LINES = 1 << 14
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lines:
-    """Consecutive whole lines of one file, or some of them.
+    """Consecutive whole lines of one file, or some of them."""
 
-    Attributes:
-        text: The file.
-        data: A part of the text that contains the lines.
-        starts, ends: int64[lines], the bounds of each line in `data`, without line end and byte order mark.
-        offset: The byte offset of `data` in the text.
-        contiguous: True if no line between the first and the last is left out.
-        blank: The number of blank lines that are left out.
-    """
-
-    text: TextFile
-    data: bytes
+    text: TextFile  # the file
+    data: bytes  # a part of the text that contains the lines
+    # starts, ends: int64[lines], the bounds of each line in `data`, without line end and byte order mark
     starts: Positions
     ends: Positions
-    offset: int
-    contiguous: bool = True
-    blank: int = 0
+    offset: int  # the byte offset of `data` in the text
+    contiguous: bool = True  # True if no line between the first and the last is left out
+    blank: int = 0  # the number of blank lines that are left out
 
     def __len__(self) -> int:
         return len(self.starts)

@@ -48,23 +48,16 @@ _ITEMS = f"If the file is a JSON array, jq -c '.[]' PATH > x.jsonl writes one li
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """The reason why a line is not a record.
+    """The reason why a line is not a record."""
 
-    Attributes:
-        what: The reason, in words that follow "line 3".
-        at: The byte offset in the line.
-        expected, found, remedy: As in `FormatError`.
-        kind: The class of the error to raise.
-        code: The code of the finding; see `check`.
-    """
-
-    what: str
-    at: int = 0
+    what: str  # the reason, in words that follow "line 3"
+    at: int = 0  # the byte offset in the line
     found: str | None = None
     remedy: str = f"Correct it; {DROP}"
+    # expected, found, remedy: as in `FormatError`
     expected: str | None = None
-    kind: type[FormatError] = CorruptError
-    code: str = "TF501"
+    kind: type[FormatError] = CorruptError  # the class of the error to raise
+    code: str = "TF501"  # the code of the finding; see `check`
 
     @property
     def words(self) -> str:
@@ -144,18 +137,12 @@ ABSENT = msgspec.Raw()
 
 
 class Parsed(NamedTuple):
-    """The records of a batch of lines.
+    """The records of a batch of lines."""
 
-    Attributes:
-        values: The values of the valid lines, in order.
-        kept: The indexes of the valid lines in the batch; None if all lines are valid.
-        problems: The index and the problem of each other line.
-        columns: Of each column that a valid line has, the value in every valid line: raw JSON, or `ABSENT`.
-    """
-
-    values: Sequence[Any]
-    kept: list[int] | None
-    problems: list[tuple[int, Problem]]
+    values: Sequence[Any]  # the values of the valid lines, in order
+    kept: list[int] | None  # the indexes of the valid lines in the batch; None if all lines are valid
+    problems: list[tuple[int, Problem]]  # the index and the problem of each other line
+    # of each column that a valid line has, the value in every valid line: raw JSON, or `ABSENT`
     columns: Mapping[str, Sequence[msgspec.Raw]] = {}
 
     def indexes(self, lines: int) -> Sequence[int]:

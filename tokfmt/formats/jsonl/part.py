@@ -41,14 +41,11 @@ Read = Callable[[int, int | None], Iterator[Lines]]
 
 
 class Table(NamedTuple):
-    """The numbers of the lines in the pieces of a file: 16 bytes for each 256 KiB of text.
+    """The numbers of the lines in the pieces of a file: 16 bytes for each 256 KiB of text."""
 
-    Attributes:
-        offsets: int64[pieces + 1], the byte offset of each piece of whole lines, and the end of the last.
-        firsts: int64[pieces + 1], the number of the first line of each piece, and the number of all lines.
-    """
-
+    # int64[pieces + 1], the byte offset of each piece of whole lines, and the end of the last
     offsets: Positions = np.zeros(1, np.int64)
+    # int64[pieces + 1], the number of the first line of each piece, and the number of all lines
     firsts: Positions = np.zeros(1, np.int64)
     is_whole: bool = False  # true if the pieces are all of the file, not only its beginning
 

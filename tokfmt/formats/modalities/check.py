@@ -47,25 +47,15 @@ _COMPARE = "They may be cut: compare them with their source"
 
 
 class Counts(NamedTuple):
-    """Counts of documents by their last tokens, in a window of tokens or in all that were looked at.
+    """Counts of documents by their last tokens, in a window of tokens or in all that were looked at."""
 
-    Attributes:
-        ended: Documents that end in it, without empty ones.
-        usual: Those that end with the separator.
-        first_other: The first document that does not; -1 if all do.
-        inside: Separators inside documents.
-        first_inside: The position of the first of these; -1 without one.
-        padded: Documents that end with a run of one ID before the last token.
-        twice: Documents that end with the separator twice, both of them in it.
-    """
-
-    ended: int = 0
-    usual: int = 0
-    first_other: int = -1
-    inside: int = 0
-    first_inside: int = -1
-    padded: int = 0
-    twice: int = 0
+    ended: int = 0  # documents that end in it, without empty ones
+    usual: int = 0  # those that end with the separator
+    first_other: int = -1  # the first document that does not; -1 if all do
+    inside: int = 0  # separators inside documents
+    first_inside: int = -1  # the position of the first of these; -1 without one
+    padded: int = 0  # documents that end with a run of one ID before the last token
+    twice: int = 0  # documents that end with the separator twice, both of them in it
 
     def followed_by(self, window: Counts) -> Counts:
         """Return the counts of these tokens and of the window after them."""

@@ -18,19 +18,12 @@ _WIDTHS = (1, 2, 3, 4)
 
 
 class Header(NamedTuple):
-    """A header that a file may have.
+    """A header that a file may have."""
 
-    Attributes:
-        size: Its size in bytes: 12 (layouts B, C, D, E), 8 (A) or 4 (P1, P2, P3).
-        big: True if header and tokens are big-endian.
-        length: Bytes of the data section, as the header states.
-        width: Bytes per token; None if the header does not state it.
-    """
-
-    size: int
-    big: bool
-    length: int
-    width: int | None = None
+    size: int  # its size in bytes: 12 (layouts B, C, D, E), 8 (A) or 4 (P1, P2, P3)
+    big: bool  # True if header and tokens are big-endian
+    length: int  # bytes of the data section, as the header states
+    width: int | None = None  # bytes per token; None if the header does not state it
 
     @property
     def index_start(self) -> int:

@@ -48,23 +48,14 @@ _RAW = "Read a raw stream of 4-byte big-endian IDs with --from-opt layout=P0 and
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pack:
-    """The parts of a pack.
+    """The parts of a pack."""
 
-    Attributes:
-        file: The pack.
-        header: The header, as stored.
-        width: Bytes per token.
-        index: The index, or the part of it that was decoded; None for a stream without one (P0).
-        surplus: Bytes by which every length in the index is too large.
-        inferred: Sentences for `Info.inferred`.
-    """
-
-    file: File
-    header: Header
-    width: int
-    index: Index | None
-    surplus: int = 0
-    inferred: tuple[str, ...] = ()
+    file: File  # the pack
+    header: Header  # the header, as stored
+    width: int  # bytes per token
+    index: Index | None  # the index, or the part of it that was decoded; None for a stream without one (P0)
+    surplus: int = 0  # bytes by which every length in the index is too large
+    inferred: tuple[str, ...] = ()  # sentences for `Info.inferred`
 
     @property
     def layout(self) -> str:
@@ -669,32 +660,20 @@ class WrongEntry(NamedTuple):
 
 
 class Index(NamedTuple):
-    """A decoded index.
+    """A decoded index."""
 
-    Attributes:
-        start, stop: The byte offsets of its start and its end in the file.
-        starts: int64[documents + 1], the byte offset of each document from the lengths, relative to the first one.
-        base: The first stored offset; 0 without one.
-        last_length: Bytes of the last document.
-        shifted: The first entry whose offset does not follow from the entry before it.
-        odd: The first entry whose offset is wrong by a number that is not a multiple of SHIFT.
-        constant: True if all stored offsets are the same.
-        reordered: True if the stored offsets cover the data in another order than that of the entries.
-        bits: The bitwise or of all lengths, which shows the powers of two that divide all of them.
-        empty: The first entry of length 0.
-    """
-
+    # start, stop: the byte offsets of its start and its end in the file
     start: int
     stop: int
-    starts: Ints
-    base: int
-    last_length: int
-    shifted: WrongEntry | None
-    odd: WrongEntry | None
-    constant: bool
-    reordered: bool
-    bits: int
-    empty: int | None
+    starts: Ints  # int64[documents + 1], the byte offset of each document from the lengths, relative to the first one
+    base: int  # the first stored offset; 0 without one
+    last_length: int  # bytes of the last document
+    shifted: WrongEntry | None  # the first entry whose offset does not follow from the entry before it
+    odd: WrongEntry | None  # the first entry whose offset is wrong by a number that is not a multiple of SHIFT
+    constant: bool  # True if all stored offsets are the same
+    reordered: bool  # True if the stored offsets cover the data in another order than that of the entries
+    bits: int  # the bitwise or of all lengths, which shows the powers of two that divide all of them
+    empty: int | None  # the first entry of length 0
 
     @property
     def documents(self) -> int:

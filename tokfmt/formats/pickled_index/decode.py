@@ -104,16 +104,12 @@ for _key, _head, _bytes, _signed in (
 
 
 class Run(NamedTuple):
-    """Consecutive entries.
+    """Consecutive entries."""
 
-    Attributes:
-        offsets, lengths: int64[n], the two integers of each.
-        starts: int64[n], the offset of each entry in the window.
-    """
-
+    # offsets, lengths: int64[n], the two integers of each
     offsets: Ints
     lengths: Ints
-    starts: Ints
+    starts: Ints  # int64[n], the offset of each entry in the window
 
 
 class Recognized:
@@ -550,18 +546,13 @@ _MEMOS = {MEMOIZE: 1, BINPUT: 2, LONG_BINPUT: 5}
 
 
 class Stretch(NamedTuple):
-    """Consecutive entries; int64[n] each.
+    """Consecutive entries; int64[n] each."""
 
-    Attributes:
-        offsets, lengths: The two integers of each entry, as stored.
-        positions: The byte offset of each entry in the file.
-        before: The sum of the lengths of all entries before each, at most 2^62 (a damaged index can state more).
-    """
-
+    # offsets, lengths: the two integers of each entry, as stored
     offsets: Ints
     lengths: Ints
-    positions: Ints
-    before: Ints
+    positions: Ints  # the byte offset of each entry in the file
+    before: Ints  # the sum of the lengths of all entries before each, at most 2^62 (a damaged index can state more)
 
 
 class EntryTable:

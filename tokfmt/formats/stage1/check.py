@@ -38,44 +38,26 @@ _SUMS = ("looked", "zeros", "above_16", "above_24", "negative", "separators", "b
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The counts of a block, or of a window of one. Positions count in the block; -1 without one.
+    """The counts of a block, or of a window of one. Positions count in the block; -1 without one."""
 
-    Attributes:
-        path: The block.
-        tokens: The number of its tokens.
-        looked: The number of tokens that were read.
-        zeros: The number of zeros.
-        tail: The number of zeros at the end, as far as it was read.
-        above_16, above_24: The number of IDs of 2^16 or more, and of 2^24 or more.
-        swapped: The largest ID if the bytes are swapped.
-        negative: The number of negative IDs.
-        first_negative: The position of the first of them.
-        separators: The number of separators.
-        beyond: The number of IDs above GPT-2's vocabulary that are below 2^31.
-        first_beyond: The position of the first of them.
-        run_at: The position of the longest run of 64 separators or more that ends before its window does.
-        run: The length of that run.
-        constant: True if all tokens that were read are the same.
-        digest: The hash of the tokens that were read.
-    """
-
-    path: Place
-    tokens: int
-    looked: int = 0
-    zeros: int = 0
-    tail: int = 0
+    path: Place  # the block
+    tokens: int  # the number of its tokens
+    looked: int = 0  # the number of tokens that were read
+    zeros: int = 0  # the number of zeros
+    tail: int = 0  # the number of zeros at the end, as far as it was read
+    # above_16, above_24: the number of IDs of 2^16 or more, and of 2^24 or more
     above_16: int = 0
     above_24: int = 0
-    swapped: int = 0
-    negative: int = 0
-    first_negative: int = -1
-    separators: int = 0
-    beyond: int = 0
-    first_beyond: int = -1
-    run_at: int = -1
-    run: int = 0
-    constant: bool = True
-    digest: str = ""
+    swapped: int = 0  # the largest ID if the bytes are swapped
+    negative: int = 0  # the number of negative IDs
+    first_negative: int = -1  # the position of the first of them
+    separators: int = 0  # the number of separators
+    beyond: int = 0  # the number of IDs above GPT-2's vocabulary that are below 2^31
+    first_beyond: int = -1  # the position of the first of them
+    run_at: int = -1  # the position of the longest run of 64 separators or more that ends before its window does
+    run: int = 0  # the length of that run
+    constant: bool = True  # True if all tokens that were read are the same
+    digest: str = ""  # the hash of the tokens that were read
 
     def followed_by(self, window: Content) -> Content:
         """Return the counts of this part of the block and of the window after it."""

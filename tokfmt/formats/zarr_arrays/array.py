@@ -57,21 +57,13 @@ INTEGERS = tuple(f"{sign}int{bits}" for sign in ("u", "") for bits in (8, 16, 32
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The names of the chunk files of an array, and its shards: files that hold several chunks, with an index of them.
+    """The names of the chunk files of an array, and of its shards: files of several chunks, with an index of them."""
 
-    Attributes:
-        prefix: First part of the names of chunk files: "", "c/" or "c.".
-        separator: Between the numbers in the name of a chunk file: "." or "/".
-        shard: Number of chunks per shard along each dimension; None if each file holds one chunk.
-        at_end: True if the index is at the end of a shard.
-        checksum: True if the index ends with a CRC-32C.
-    """
-
-    prefix: str
-    separator: str
-    shard: Shape | None = None
-    at_end: bool = True
-    checksum: bool = False
+    prefix: str  # first part of the names of chunk files: "", "c/" or "c."
+    separator: str  # between the numbers in the name of a chunk file: "." or "/"
+    shard: Shape | None = None  # number of chunks per shard along each dimension; None if each file holds one chunk
+    at_end: bool = True  # True if the index is at the end of a shard
+    checksum: bool = False  # True if the index ends with a CRC-32C
 
 
 def metadata_key(key: str, zarr_format: int) -> str:
