@@ -141,11 +141,7 @@ def _title(name: str) -> str:
 
 
 def schema(name: str) -> dict[str, Any]:
-    """Return the JSON schema of a document, such as that of "convert".
-
-    Raises:
-        OptionError: If there is no such document.
-    """
+    """Return the JSON schema of a document, such as that of "convert"."""
     import msgspec
 
     if name not in _DOCUMENTS:

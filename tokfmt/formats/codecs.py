@@ -88,11 +88,7 @@ class Stored(NamedTuple):
 
 
 def decode(stored: Stored, codecs: Sequence[str], nbytes: int, itemsize: int) -> NDArray[np.uint8]:
-    """Decode a chunk to exactly `nbytes` bytes; `codecs` are in the order of decoding, with one compressor at most.
-
-    Raises:
-        FormatError: The chunk is damaged, or decodes to another size.
-    """
+    """Decode a chunk to exactly `nbytes` bytes; `codecs` are in the order of decoding, with one compressor at most."""
     if len(codecs) == 1 and codecs[0] == "blosc":
         out = np.empty(nbytes, np.uint8)
         decode_blosc(stored, itemsize, out)

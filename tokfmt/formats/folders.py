@@ -136,9 +136,6 @@ def ids_in(
         lowest: The smallest number that is allowed.
         offset: Byte offset of the list, for the message.
         of: What the list is of, for the message.
-
-    Raises:
-        CorruptError: A value is not a whole number, or not in the range.
     """
     is_array = isinstance(values, np.ndarray)
     if is_array or set(map(type, values)) <= {int}:

@@ -209,11 +209,7 @@ def _check_leaf(folder: Place, store: Directory, leaf: str) -> None:
 
 
 def _starts(shard: Shard, store: Directory, leaf: str, *, fill: bool) -> Offsets:
-    """Return int64[rows + 1]: the position of the first token of each row, and the end.
-
-    Raises:
-        FormatError: The offsets contradict the ledger, decrease, or cannot be read.
-    """
+    """Return int64[rows + 1]: the position of the first token of each row, and the end."""
     first = Array(store, f"{leaf}/offsets", 3, ["int64"], fill=fill, length=1).complete()
     rows = int(first.read(0, 1)[0])
     if rows != shard.rows:

@@ -502,9 +502,6 @@ def pair_layout(data: File, index: File, options: ReadOptions, *, partial: bool 
         index: PREFIX.idx.
         options: The read options.
         partial: If the index is cut, return the sequences that are certain.
-
-    Raises:
-        FormatError: The index is not an index of tokens, or is of an unsupported kind.
     """
     begin, path, by_document = index.read(0, min(HEADER.size, index.size)), index.path, options.unit == "documents"
     if begin.startswith(LEGACY):
@@ -717,11 +714,7 @@ class LazyEntries:
         self.sequences = columns.count("document_indices") - 1 if by_document else columns.count("lengths")
 
     def offsets(self, first: int, last: int) -> Offsets:
-        """See `annotation.Entries`.
-
-        Raises:
-            CorruptError: A pointer, a length or a document index contradicts another.
-        """
+        """See `annotation.Entries`."""
         marks = self._column("document_indices", first, last + 1) if self._by_document else np.arange(first, last + 1)
         count = self._columns.count("lengths")
         if (np.diff(marks) < 0).any() or marks[0] < 0 or marks[-1] > count:
@@ -776,11 +769,7 @@ class LazyEntries:
 def _cut_layout(
     data: File, index: File, columns: Columns, options: ReadOptions, cut: FormatError, stated: np.dtype[Any]
 ) -> FileLayout:
-    """Return the layout of a cut index: the sequences whose length, pointer and document index are complete.
-
-    Raises:
-        FormatError: The entries before the cut contradict each other or the size of the tokens.
-    """
+    """Return the layout of a cut index: the sequences whose length, pointer and document index are complete."""
     count, dtype = _entries(index, columns, "pointers"), np.dtype(options.dtype or stated)
     begins, negative, pointers = _begins(index, columns, dict.fromkeys([dtype.itemsize, stated.itemsize]), count)
     raise_fatal(negative, frozenset())
@@ -1128,9 +1117,6 @@ def read_blend(path: Place, split: str = "train") -> list[Blended]:
     `1 a b c` as four prefixes and accepts nan as a weight; tokfmt refuses both.
 
     Source: NVIDIA/Megatron-LM d98e8a64, megatron/core/datasets/utils.py (get_blend_from_list), run.
-
-    Raises:
-        FormatError: The file is not such a list, or its meaning is not certain.
     """
     file = open_file(path)
     if file.size > LARGEST_LIST:
@@ -1173,9 +1159,6 @@ def located(path: Place, prefix: str) -> Place:
 
     Upstream resolves prefixes in the working directory. tokfmt does so if only that directory holds the index, or a
     file of that name that recipes read, and the list is a local file.
-
-    Raises:
-        UnsafeError: If the list is in a store, and the prefix leads out of it.
     """
     if not path.is_local:
         return place_named(path, prefix)

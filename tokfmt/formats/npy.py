@@ -54,9 +54,6 @@ def header_of(file: Bytes, begin: int = 0, size: int | None = None, *, flags: bo
         begin: Byte offset of its magic number.
         size: Bytes of the array with its header; None: the file from there to its end.
         flags: The array may hold booleans, which are bytes of 0 or 1.
-
-    Raises:
-        FormatError: It is damaged, or does not describe one or two dimensions of integers.
     """
     size = file.size - begin if size is None else size
     head = file.read(begin, min(size, 12))

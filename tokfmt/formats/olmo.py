@@ -369,9 +369,6 @@ def _rows_there(path: Place, token_bytes: int) -> tuple[Offsets, str]:
     Returns:
         int64[documents + 1], the start of each document and the end of the last; and the reason why rows are missing,
         or "".
-
-    Raises:
-        FormatError: The rows are damaged in another way, or leave tokens out.
     """
     lost = ""
     try:

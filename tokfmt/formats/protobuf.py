@@ -28,11 +28,7 @@ class ProtobufError(ValueError):
 
 
 def varint_at(data: memoryview, at: int) -> tuple[int, int]:
-    """Return a varint and the offset after it.
-
-    Raises:
-        ProtobufError: It does not end, or has more than 10 bytes.
-    """
+    """Return a varint and the offset after it."""
     value = 0
     for k in range(10):
         if at >= len(data):
@@ -46,11 +42,7 @@ def varint_at(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """Yield the number and the value of each field of a message; fields of fixed width have the value 0.
-
-    Raises:
-        ProtobufError: The bytes are not a message, or one of more fields than are looked at.
-    """
+    """Yield the number and the value of each field of a message; fields of fixed width have the value 0."""
     at = 0
     for _ in range(_FIELDS):
         if at == len(data):
@@ -73,11 +65,7 @@ def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
 
 
 def varints(data: memoryview) -> NDArray[np.int64]:
-    """Return the varints that bytes hold one after the other, each of at most 64 bits.
-
-    Raises:
-        ProtobufError: The last one does not end, or one has more bytes.
-    """
+    """Return the varints that bytes hold one after the other, each of at most 64 bits."""
     letters = np.frombuffer(data, np.uint8)
     if not len(letters):
         return np.empty(0, np.int64)

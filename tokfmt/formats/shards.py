@@ -239,11 +239,7 @@ class ShardFormat(FlatFormat):
 
     @abstractmethod
     def listing(self, path: Place, options: Any) -> Listing:
-        """Return the content of the index at `path`.
-
-        Raises:
-            FormatError: The index is not of this format, or no shard of it can be read.
-        """
+        """Return the content of the index at `path`."""
 
     @abstractmethod
     def ids(self, one: Listed, heads: Heads) -> Ids:

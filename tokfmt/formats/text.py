@@ -177,11 +177,7 @@ class TextReader(TextRecords):
                 a = stop
 
     def _text(self, number: int) -> TextFile:
-        """Return a file.
-
-        Raises:
-            SourceChangedError: Its size has changed since blocks were cut.
-        """
+        """Return a file."""
         text = TextFile(self.files[number], may_be_page=True)
         text.limit = self._limits.get(text.path)
         if text.size != self._sizes[number]:
@@ -240,21 +236,13 @@ class TextReader(TextRecords):
     # records
 
     def _documents(self, number: int, start: int, stop: int | None) -> Iterator[tuple[int, bytes]]:
-        """Yield the byte offset and the bytes of each document of an interval of a file; see `_leave_out`.
-
-        Raises:
-            UnsafeError: A document is longer than `max_document`.
-        """
+        """Yield the byte offset and the bytes of each document of an interval of a file; see `_leave_out`."""
         for begin, data in self._between(number, start, stop):
             if not self._partial or _is_text(data):
                 yield begin, data
 
     def _between(self, number: int, start: int, stop: int | None) -> Iterator[tuple[int, bytes]]:
-        """Do the same for all documents, without a last one that is cut.
-
-        Raises:
-            UnsafeError: A document is longer than `max_document`.
-        """
+        """Do the same for all documents, without a last one that is cut."""
         text = self._text(number)
         held, base, at, looked = bytearray(), start, 0, 0
         for piece in text.pieces(start, stop):
@@ -389,11 +377,7 @@ class Documents:
 
 
 def _files(path: Place) -> list[Place]:
-    """Return a file, or the text files of a directory in natural order.
-
-    Raises:
-        FormatError: The directory holds no text file, or cannot be listed.
-    """
+    """Return a file, or the text files of a directory in natural order."""
     if not path.is_dir():
         return [path]
     found = _named(names_in(path))

@@ -172,11 +172,7 @@ def _plain_name(header: bytes) -> str:
 
 
 def _long_name(path: Place, kind: str, content: bytes, at: int) -> str:
-    """Return the name that a GNU or a PAX header states for the next member; "" without one.
-
-    Raises:
-        UnsupportedError: It states a size, which only members of more than 8 GiB need.
-    """
+    """Return the name that a GNU or a PAX header states for the next member; "" without one."""
     if kind != "x":
         return content.rstrip(b"\0").decode("utf-8", "replace") if kind == "L" else ""
     name = ""
@@ -217,11 +213,7 @@ def samples(path: Place) -> Iterator[Mapping[str, Member]]:
 
 
 def ids_of(member: Member) -> NDArray[np.integer[Any]]:
-    """Return the token IDs that a member holds.
-
-    Raises:
-        CorruptError: It is not a list of IDs from 0 to 2^32 - 1.
-    """
+    """Return the token IDs that a member holds."""
     if member.kind.endswith("npy"):
         header = header_of(member)
         count = header.shape[0]

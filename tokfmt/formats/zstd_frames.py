@@ -28,11 +28,7 @@ _HEADER = 18  # bytes of a frame header, at most
 
 
 def library(purpose: str) -> ModuleType:
-    """Return the package zstandard.
-
-    Raises:
-        MissingDependencyError: It is not installed.
-    """
+    """Return the package zstandard."""
     try:
         import zstandard
     except ImportError as error:
@@ -55,9 +51,6 @@ def refuse_frame(file: File, offset: int) -> None:
     Args:
         file: The file.
         offset: Byte offset of the frame. A damaged or cut header is left to the decoder.
-
-    Raises:
-        UnsupportedError: The frame needs a dictionary, or more memory than `MOST_WINDOW`.
     """
     zstandard = library(f"reading {file.path.name}")
     try:

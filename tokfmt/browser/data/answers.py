@@ -28,9 +28,6 @@ def parse_number(answer: str, count: int, what: str) -> int:
         answer: The typed number.
         count: Number of units.
         what: The noun for one unit.
-
-    Raises:
-        OptionError: The answer is not a number, or too large.
     """
     plain, number = answer.strip(), count
     if plain == "$":  # the last line, in vim
@@ -57,9 +54,6 @@ def row_of(answer: str, count: int, noun: str) -> int:
         answer: The answer.
         count: Number of rows.
         noun: What a row is, for messages.
-
-    Raises:
-        OptionError: The answer names no row.
     """
     step, sign, batch = answer.partition("*")
     return parse_number(str(parse_count(step) * parse_count(batch)) if sign else answer, count, noun)
@@ -73,9 +67,6 @@ def byte_finder(session: Session, port: RowSource, where: Where, answer: str) ->
         port: Its rows.
         where: The token in whose file the byte is, unless the answer names another file beside it.
         answer: A byte offset, or `file:offset`.
-
-    Raises:
-        OptionError: The answer is no offset.
     """
     name, _, number = answer.rpartition(":")
     offset = parse_count(number)

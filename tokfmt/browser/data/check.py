@@ -37,9 +37,6 @@ def checked(session: Session, job: Job, *, deep: bool = False, tokenizer: str | 
         job: The progress of the check.
         deep: Decode every token.
         tokenizer: The tokenizer to compare with.
-
-    Raises:
-        TokfmtError: The files have changed since they were opened.
     """
     from tokfmt.commands.check import CheckRequest, check
 
@@ -53,11 +50,7 @@ def checked(session: Session, job: Job, *, deep: bool = False, tokenizer: str | 
 
 
 def known(session: Session) -> CheckReport | None:
-    """Return the result of the check that ran before.
-
-    Raises:
-        TokfmtError: The files have changed since they were opened.
-    """
+    """Return the result of the check that ran before."""
     session.check_unchanged()
     return session.verdict
 

@@ -205,9 +205,6 @@ def order_of(session: Session, rows: Rows | None, job: Job, *, falling: bool) ->
         rows: The listed rows, ascending; None for all.
         job: The progress of the work.
         falling: Begin with the longest.
-
-    Raises:
-        TokfmtError: A row cannot be read.
     """
     port = session.port
     job.phase("sorting", port.count, "rows")

@@ -45,9 +45,6 @@ def copied(session: Session, row: int, part: range, *, ids: bool) -> Copied:
         row: Number of the row.
         part: Units of the row; an empty range means all.
         ids: Copy the IDs instead of the text.
-
-    Raises:
-        TokfmtError: The part is too long for a clipboard, cannot be read, or has no text without a tokenizer.
     """
     port, token_style, singular = session.port, session.token_style, session.view.singular
     span = fetched_span(port, row)
@@ -84,9 +81,6 @@ def chosen_rows(words: str, count: int, sets: Mapping[str, Numbers]) -> Numbers:
 
     Returns:
         int64, in the order of the set, or ascending.
-
-    Raises:
-        OptionError: The line describes no row, or too many.
     """
     if words.strip() == "all" and count <= MOST_ROWS:
         return np.arange(count, dtype=np.int64)
@@ -135,9 +129,6 @@ def exported(session: Session, rows: Numbers, path: str, *, as_text: bool, overw
         as_text: Write the text of the tokens, not their IDs.
         overwrite: Replace a file.
         job: The progress of the work.
-
-    Raises:
-        TokfmtError: A row cannot be read, or the file cannot be written.
     """
     reader, words = session.view.reader, session.vocabulary
     decoder = words.handle.decoder() if as_text and words is not None else None

@@ -509,11 +509,7 @@ class RowLayout:
         self._chunks = Recent[int, Chunk](64)
 
     def peek(self, number: int) -> Chunk:
-        """Return a chunk.
-
-        Raises:
-            NotLoadedError: The chunk is not loaded.
-        """
+        """Return a chunk."""
         found = self._chunks.get(number)
         if found is None:
             raise NotLoadedError(number)

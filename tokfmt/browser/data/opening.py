@@ -96,9 +96,6 @@ class Opening(NamedTuple):
             tokenizer: The tokenizer, which may know the separator.
             progress: The progress of a scan.
             dataset: The dataset, if all its files were found.
-
-        Raises:
-            TokfmtError: The dataset cannot be read, or the ends of its documents are unknown.
         """
         name = self.format.name if self.format else self.request.format
         whole = _whole(replace(_readable(self.request), format=name), dataset, tokenizer, progress)
@@ -116,9 +113,6 @@ class Opening(NamedTuple):
         Args:
             tokenizer: The tokenizer.
             as_stored: Count the rows of the file, not the documents.
-
-        Raises:
-            TokfmtError: The dataset cannot be read.
         """
         request, format_, separator = self.request, self.format, self.separator
         if self.damage and format_ is not None:
@@ -143,11 +137,7 @@ class Opening(NamedTuple):
 
 
 def opened(request: SourceRequest) -> Opening:
-    """Open what a dataset can show at once; `Opening.grown` returns all of it.
-
-    Raises:
-        TokfmtError: The dataset cannot be read.
-    """
+    """Open what a dataset can show at once; `Opening.grown` returns all of it."""
     small, wanted = is_small(place_of(request.paths[0])), _readable(request)
     dataset = find_one(wanted)[0] if small else _unlisted(wanted)
     try:

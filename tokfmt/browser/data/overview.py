@@ -41,11 +41,7 @@ def _opened(session: Session) -> Source:
 
 
 def first_look(session: Session) -> Statistics | None:
-    """Return the statistics from header and index, or of a finished pass; None for text.
-
-    Raises:
-        TokfmtError: The dataset cannot be read.
-    """
+    """Return the statistics from header and index, or of a finished pass; None for text."""
     from tokfmt.commands.stats import glance
 
     opened = session.opened
@@ -64,11 +60,7 @@ def first_look(session: Session) -> Statistics | None:
 
 
 def whole_pass(session: Session, job: Job) -> Counted:
-    """Return the statistics of all tokens, or of all texts without a tokenizer, and their lists.
-
-    Raises:
-        TokfmtError: The dataset cannot be read, or the job was cancelled.
-    """
+    """Return the statistics of all tokens, or of all texts without a tokenizer, and their lists."""
     from tokfmt.commands.stats import stats_of
 
     source, lists = _opened(session), list["Lists"]()

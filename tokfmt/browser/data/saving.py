@@ -20,11 +20,7 @@ def free_name(stem: str, suffix: str) -> str:
 
 
 def refusal(path: str) -> str:
-    """Return the meaning of a typed path, as a `check` of `Question`.
-
-    Raises:
-        OptionError: The path exists, or is not the name of a file.
-    """
+    """Return the meaning of a typed path, as a `check` of `Question`."""
     place = _place(path)
     if not path.strip() or os.path.isdir(place):  # false for a name that no file can have
         raise OptionError("name a file")
@@ -34,11 +30,7 @@ def refusal(path: str) -> str:
 
 
 def saved(content: str, path: str) -> Path:
-    """Write a text and return its path.
-
-    Raises:
-        TokfmtError: The file exists or cannot be written.
-    """
+    """Write a text and return its path."""
     from tokfmt.files.spool import publish_text
 
     place = _place(path)

@@ -138,11 +138,7 @@ def parse_search(words: str, scope: SearchScope) -> Query:
 
 
 def meaning(words: str, scope: SearchScope) -> str:
-    """Return the target of a search in words.
-
-    Raises:
-        OptionError: The rows cannot be searched for this.
-    """
+    """Return the target of a search in words."""
     query, unit, plain = parse_search(words, scope), scope.port.unit, words.strip()
     if isinstance(query, TokenQuery):
         return f"the token {query.ids[0]}" if len(query.ids) == 1 else f"these {len(query.ids)} tokens in a row"

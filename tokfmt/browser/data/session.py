@@ -140,9 +140,6 @@ def load(name: str, *, encoding: bool = False, local: bool = False) -> Vocabular
         name: Name, directory or file.
         encoding: Load the encoder too.
         local: Use only tokenizers on this machine.
-
-    Raises:
-        TokfmtError: The tokenizer does not exist or cannot be loaded.
     """
     from tokfmt.text.tokenizer import load_tokenizer
 
@@ -355,11 +352,7 @@ def reopened(session: Session) -> Session:
 
 
 def open_session(request: SourceRequest, tokenizer: str | None = None) -> Session:
-    """Open a dataset in its first stage.
-
-    Raises:
-        TokfmtError: The dataset cannot be read.
-    """
+    """Open a dataset in its first stage."""
     stamp = stamp_of(shown_path(request))
     (identity, is_file), first = identity_of(shown_path(request)), opened(request)
     if first.format is not None and first.format.prefix:
@@ -492,11 +485,7 @@ def located(port: RowSource, position: int) -> Where | None:
 
 
 def row_at(session: Session, target: Pointer) -> Where | None:
-    """Return the row and the token at a byte of a file; None if the byte holds no token. Reads.
-
-    Raises:
-        TokfmtError: The parts that map bytes to tokens are damaged.
-    """
+    """Return the row and the token at a byte of a file; None if the byte holds no token. Reads."""
     reader = session.view.reader
     if isinstance(reader, RecordReader):
         record = reader.record_at(target.path, target.offset)

@@ -73,11 +73,7 @@ class History:
 
 
 def parse_spot(words: str) -> Spot:
-    """Return the place of `123`, `123:45` or `samples:12:0`: a view, the number of a row, and a token in it.
-
-    Raises:
-        OptionError: The words are not a place.
-    """
+    """Return the place of `123`, `123:45` or `samples:12:0`: a view, the number of a row, and a token in it."""
     view, colon, rest = words.strip().partition(":")
     if not colon or view[:1].isdecimal():
         view, rest = "", words.strip()

@@ -31,11 +31,7 @@ _PENDING: deque[Future[None]] = deque(maxlen=1)  # the last work of the writer
 
 
 def state_file() -> Path:
-    """Return the path of the file.
-
-    Raises:
-        OSError: The user has no home directory.
-    """
+    """Return the path of the file."""
     return user_directory("STATE", ".local/state") / "browse.json"
 
 

@@ -358,11 +358,7 @@ class SequencesTab(Tab):
         await Question(question, answered, check=check, recent=answers, ends=pane.action_to).ask(self.app)
 
     def _go_to(self, answer: str) -> None:
-        """Go to a place in words.
-
-        Raises:
-            OptionError: The words name no place.
-        """
+        """Go to a place in words."""
         words, port, view = answer.strip(), self.session.port, self.session.view
         if words.startswith("@"):
             self.go_to_sequence(byte_finder(self.session, self.port, self.where, words[1:]))

@@ -96,11 +96,7 @@ class Columnar(Format):
 
     @abstractmethod
     def find(self, path: Place, split: str | None = None) -> Found:
-        """Return the files of a dataset, in order; of a folder with several splits, those of one split.
-
-        Raises:
-            FormatError: The folder holds no files, lacks one that its lists promise, or has no such split.
-        """
+        """Return the files of a dataset, in order; of a folder with several splits, those of one split."""
 
     def files(self, path: Place) -> list[Place]:
         try:
@@ -243,11 +239,7 @@ def _log_of(directory: Place, names: Collection[str]) -> str:
 
 
 def _refuse_table(path: Place) -> None:
-    """Refuse a table of Delta Lake or Iceberg, and a file or a partition of one: others in it may have replaced it.
-
-    Raises:
-        UnsupportedError: It is one.
-    """
+    """Refuse a table of Delta Lake or Iceberg, and a file or a partition of one: others in it may have replaced it."""
     is_file = not path.is_dir()
     if is_file and not _OF_TABLES.search(path.name):
         return

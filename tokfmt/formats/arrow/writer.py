@@ -67,9 +67,6 @@ class Packs(View):
             source: Reader without empty sequences.
             size: Maximum number of predictions per row.
             name: Name of the destination, for errors.
-
-        Raises:
-            ConversionError: A sequence has more than size + 1 tokens.
         """
         self._inner = source.offsets(0, source.info.sequences)
         lengths, predicted = np.diff(self._inner), self._inner - np.arange(len(self._inner))
@@ -99,11 +96,7 @@ class Packs(View):
 
 
 def traits(options: WriteOptions, suffixes: tuple[str, ...]) -> WriterTraits:
-    """Return the traits of a writer with these options; see `Format.writer_traits`.
-
-    Raises:
-        OptionError: Both seq_len and pack_size are given.
-    """
+    """Return the traits of a writer with these options; see `Format.writer_traits`."""
     if options.seq_len is not None and options.pack_size is not None:
         raise OptionError("seq_len and pack_size: rows are blocks of a stream, or packs of documents", name="pack_size")
     blocks = options.seq_len is not None

@@ -52,11 +52,7 @@ class Group:
 
 
 def groups_of(store: Store) -> list[Group]:
-    """Return the flat-tokens arrays of a store: one bare array, or the splits in natural order of their names.
-
-    Raises:
-        CorruptError: The store holds none, or metadata of two versions of zarr.
-    """
+    """Return the flat-tokens arrays of a store: one bare array, or the splits in natural order of their names."""
     names, marks, wrong = store.names(""), {TOKENS, STARTS, "tokens"}, {STARTS, "tokens"}
     zarr_format = zarr_format_of(store)
     if names & {TOKENS, STARTS} and names & marks != wrong:
@@ -194,11 +190,7 @@ class GroupLayout:
             yield Problem("TF412", "info", FormatError(array.path, f"{beyond} no reader reads", remedy="Remove them"))
 
     def offsets(self) -> Offsets:
-        """Read and check `seq_starts`: int64[sequences + 1].
-
-        Raises:
-            FormatError: The first problem of it.
-        """
+        """Read and check `seq_starts`: int64[sequences + 1]."""
         offsets, problems = self.examined_offsets(self.array(STARTS))
         raise_fatal(problems, frozenset())
         return offsets
@@ -221,11 +213,7 @@ class GroupLayout:
         return offsets, problems
 
     def certain_offsets(self) -> tuple[Offsets, tuple[Damage, ...]]:
-        """Read `seq_starts` up to the first damaged chunk, and report what is lost.
-
-        Raises:
-            FormatError: The first entries cannot be read, or contradict the tokens in a way that no cut explains.
-        """
+        """Read `seq_starts` up to the first damaged chunk, and report what is lost."""
         starts, total = self.array(STARTS), self.array(TOKENS).layout.length
         starts.check_memory()
         count, read, failure = starts.layout.length, list[Items](), None

@@ -391,11 +391,7 @@ def _together(path: Place, opened: Sequence[Hdf5File]) -> Iterator[Finding]:
 
 
 def set_examples(copy: Place, options: ReadOptions, *, dry_run: bool = False) -> None:  # noqa: ARG001 - samples decide
-    """Set `n_examples` of each file to the number of its samples; with `dry_run`, change nothing.
-
-    Raises:
-        FormatError: A file is unsafe, damaged or of an unknown kind.
-    """
+    """Set `n_examples` of each file to the number of its samples; with `dry_run`, change nothing."""
     for file in files_in([copy]):
         stored = open_hdf5(file)
         count = len(stored.table)

@@ -33,11 +33,7 @@ Key = tuple[tuple[object, ...], tuple[int, ...]]
 
 
 def files_in(paths: Sequence[Place]) -> list[Place]:
-    """Return the `*.h5` files of a directory (top level only), or the given files.
-
-    Raises:
-        FormatError: The directory holds no such file.
-    """
+    """Return the `*.h5` files of a directory (top level only), or the given files."""
     if len(paths) != 1 or not paths[0].is_dir():
         return list(paths)
     inside = [paths[0] / name for name in names_in(paths[0])]

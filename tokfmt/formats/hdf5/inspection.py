@@ -59,11 +59,7 @@ class SamplesInspection(Inspection):
     """
 
     def __init__(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> None:
-        """List the files.
-
-        Raises:
-            FormatError: There are none.
-        """
+        """List the files."""
         self.place, self.options, self.hints = paths[0], options, hints
         in_order_given = files_in(paths)
         self.streams = arrange(in_order_given, options.order)

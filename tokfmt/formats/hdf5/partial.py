@@ -32,9 +32,6 @@ def open_first(paths: Sequence[Place]) -> tuple[list[Hdf5File], list[Damage]]:
 
     Returns:
         The files, and what is lost.
-
-    Raises:
-        FormatError: Nothing of the first file can be read.
     """
     found, damage = list[Hdf5File](), list[Damage]()
     for k, path in enumerate(paths):

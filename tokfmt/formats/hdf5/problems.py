@@ -85,11 +85,7 @@ def stated_by(stored: Hdf5File) -> WriterAttributes | CorruptError | None:
 
 
 def own_facts(stored: Hdf5File) -> WriterAttributes | None:
-    """Return the checked attributes that tokfmt wrote in a file; None if another writer made it.
-
-    Raises:
-        CorruptError: An attribute is invalid.
-    """
+    """Return the checked attributes that tokfmt wrote in a file; None if another writer made it."""
     facts = stored.facts
     rows = facts.get("stride") == ROWS
     needs_none = rows or facts.get("stream_tokens") == 0

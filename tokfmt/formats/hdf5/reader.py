@@ -119,11 +119,7 @@ class Opening:
 
 
 def reader_of(opening: Opening) -> TokenReader:
-    """Return the reader of the stored axis of inspected files, none of which has a fatal problem.
-
-    Raises:
-        FormatError: The values do not show how to read them, or are damaged.
-    """
+    """Return the reader of the stored axis of inspected files, none of which has a fatal problem."""
     options, hints = opening.options, opening.hints
     first = opening.files[0]
     rows = Rows([stored.table for stored in opening.files], hints.jobs, few=hints.few_sequences)
@@ -137,11 +133,7 @@ def reader_of(opening: Opening) -> TokenReader:
 
 
 def _cut(opening: Opening, reader: TokenReader) -> TokenReader:
-    """Return a cut stream, whose last document is not complete.
-
-    Raises:
-        TruncatedError: The separator is unknown, and with it the ends of documents.
-    """
+    """Return a cut stream, whose last document is not complete."""
     if not isinstance(reader, Stream):
         what = f"the last complete document is unknown without a separator: {opening.damage[0].what}"
         raise TruncatedError(opening.place, what, remedy="Give --eos ID; --from-opt view=samples reads rows")
@@ -438,9 +430,6 @@ def _stride(opening: Opening, rows: Rows | SampledRows, scan: Scan, groups: NDAr
         groups: int64[streams + 1], first samples of the streams.
         closed: The padded samples end with the separator. If nothing shows that samples continue each other, each then
             holds documents of its own.
-
-    Raises:
-        UnsupportedError: The samples show no stride, or they were shuffled.
     """
     if opening.options.stride != "auto":
         return opening.options.stride

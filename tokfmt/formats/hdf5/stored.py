@@ -66,11 +66,7 @@ class Hdf5File:
 
 
 def open_hdf5(path: Place, *, few: bool = False, opened: Callable[[Place], File] = open_file) -> Hdf5File:
-    """Open one file. With `few`, chunks are looked up when their rows are read, not all at once.
-
-    Raises:
-        FormatError: It is not a regular HDF5 file, or its dataset `data` is unsafe, damaged or of an unknown kind.
-    """
+    """Open one file. With `few`, chunks are looked up when their rows are read, not all at once."""
     return within(path, partial(_stored, few=few), opened)
 
 
@@ -111,11 +107,7 @@ def header_at(handle: Any) -> int:
 
 
 def open_data(file: File, handle: Any) -> Any:
-    """Open the dataset `data` with the library.
-
-    Raises:
-        FormatError: The file has none, or a soft or external link of that name, which is not followed.
-    """
+    """Open the dataset `data` with the library."""
     names = set(root_names(handle))
     if b"data" not in handle.id:
         if "data_0" in names:

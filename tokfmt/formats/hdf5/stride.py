@@ -270,11 +270,7 @@ class Segments:
 
 
 def scan_segments(rows: Rows) -> Segments:
-    """Find all segments in one pass over the rows.
-
-    Raises:
-        CorruptError: The positions and spans of a row do not describe segments.
-    """
+    """Find all segments in one pass over the rows."""
     found, odd, at, packed, inner = [], Tally(), 0, 0, 0
     for part, wrong, (yes, of) in rows.map(lambda first, values: look_for_segments(rows, first, values)):
         found.append(part)
@@ -310,9 +306,6 @@ def look_for_segments(rows: Rows, base: int, values: Values) -> tuple[Part, Flag
     Returns:
         The columns of `Segments` up to `end_label`; bool[count], True for odd rows; the number of inner segments whose
         last label is the first input of the next segment, and of all inner segments.
-
-    Raises:
-        CorruptError: The positions and spans of a row do not describe segments, or an input ID is negative.
     """
     inputs, mask, labels = (np.ascontiguousarray(values[:, k]).reshape(-1) for k in range(3))
     span, position = (np.ascontiguousarray(values[:, k]).reshape(-1).astype(np.int64) for k in (3, 4))

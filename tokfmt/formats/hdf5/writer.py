@@ -218,11 +218,7 @@ def row_traits(options: WriteOptions, seq_len: int) -> WriterTraits:  # noqa: AR
 
 
 def make_writer(path: Path, options: WriteOptions, target: Target) -> TokenWriter:
-    """Return the writer of rows, or of the given layout; see `Format.writer`.
-
-    Raises:
-        OptionError: Labels of rows are not shifted by one, or the layout is a corpus, which has no rows.
-    """
+    """Return the writer of rows, or of the given layout; see `Format.writer`."""
     if target.rows is not None and not target.rows.shifted:
         raise OptionError(
             'labels = "same": hdf5 stores labels that are shifted by one. Set labels = "next" in the recipe'

@@ -72,9 +72,6 @@ class ChunkTree:
         """Return the places of several intervals of chunks, ascending and disjoint.
 
         The nodes of a level are read together.
-
-        Raises:
-            FormatError: The tree is damaged.
         """
         if not intervals:
             return []
@@ -160,9 +157,6 @@ def check_groups(path: Place, file: File | Held, header: int, depth: int) -> Non
         file: The file, or what is held of it.
         header: Byte offset of the object header of the group.
         depth: Number of levels of groups to look at.
-
-    Raises:
-        CorruptError: A node is its own descendant.
     """
     roots = [int.from_bytes(content[:8], "little") for kind, content in _messages(file, header) if kind == _NAMES]
     nodes, below = [(at, _DEEPEST + 1) for at in roots], list[int]()

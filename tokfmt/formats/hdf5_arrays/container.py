@@ -111,11 +111,7 @@ def within(path: Place, look: Callable[[File, Any], R], opened: Callable[[Place]
 
 
 def check_superblock(file: File) -> None:
-    """Check the signature, and that the file is as long as its superblock states.
-
-    Raises:
-        FormatError: It is not an HDF5 file, begins with a user block, or was cut.
-    """
+    """Check the signature, and that the file is as long as its superblock states."""
     head = file.read(0, min(file.size, 64))
     if not head.startswith(SIGNATURE):
         for at in _USER_BLOCKS:
@@ -231,11 +227,7 @@ class Exact(Stream):
     """A file as a stream that never fills a buffer in part: the library would take the rest for bytes of the file."""
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """Fill the buffer.
-
-        Raises:
-            TruncatedError: The file ends earlier.
-        """
+        """Fill the buffer."""
         memoryview(buffer)[:] = self._file.read(self._at, len(buffer))
         self._at += len(buffer)
         return len(buffer)
@@ -272,9 +264,6 @@ def storage_of(
         cut: Accept values that end after the end of the file, because it was cut.
         header: Byte offset of its object header.
         later: Look up chunks, and compare them with the file, when they are read; if its index allows that.
-
-    Raises:
-        FormatError: The values are not integers of these ranks, are outside of this file, or have an unknown storage.
     """
     from h5py import h5d
 
@@ -355,9 +344,6 @@ def opened(file: File, handle: Any, name: str) -> Any:
         file: The file.
         handle: The file as the library opened it.
         name: Name of the dataset, with those of its groups, as "train/tokens".
-
-    Raises:
-        FormatError: A soft or external link, which is not followed, has that name, or something that is not a dataset.
     """
     from h5py import h5d, h5o
 
@@ -396,9 +382,6 @@ def open_arrays(
         path: The file.
         choose: Returns the names of those to open. It gets all names, up to 64, those in groups with their groups;
             those of integers of one or two dimensions; and what each is, in words.
-
-    Raises:
-        FormatError: It is not a regular HDF5 file, or a chosen dataset is unsafe, damaged or of another kind.
     """
 
     def look(file: File, handle: Any) -> list[Array]:
@@ -416,9 +399,6 @@ def is_without_samples(file: File, head: bytes) -> bool:
     Args:
         file: The file.
         head: The first bytes of the file, which usually hold the names: a store is not asked for them again.
-
-    Raises:
-        FormatError: It cannot be read, or is not an HDF5 file.
     """
     with library_errors(file.path):
         handle = open_library(file, Held(file, [(0, len(head))], [head]))

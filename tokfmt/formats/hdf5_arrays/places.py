@@ -200,11 +200,7 @@ def _box(shape: tuple[int, ...]) -> Box:
 def layout_of(
     file: File, shape: Box, chunk: Box, dtype: np.dtype[np.integer[Any]], filters: Sequence[int], name: str
 ) -> ChunkLayout:
-    """Return a dataset in chunks as data, after a check that its claims fit the size of the file.
-
-    Raises:
-        FormatError: The dataset claims more values or chunks than the file can hold.
-    """
+    """Return a dataset in chunks as data, after a check that its claims fit the size of the file."""
     codecs = tuple(FILTERS[number] for number in reversed(filters))
     layout = ChunkLayout(file.path, f"/{printable(name)}", shape, chunk, dtype, codecs)
     smaller, most = "Store one chunk per sample with h5repack -l CHUNK=1x3xN", _RATIO * file.size

@@ -100,11 +100,7 @@ class RawIndex:
             self._end = int(offsets[-1] + lengths[-1])
 
     def checked(self, text: TextFile) -> tuple[str, ...]:
-        """Compare the entries with the text, as far as opening does, and return notes on lines without an entry.
-
-        Raises:
-            FormatError: The index belongs to another file, is damaged, or hides lines (unless it is trusted).
-        """
+        """Compare the entries with the text, as far as opening does, and return notes on lines without an entry."""
         for error in self.problems.values():
             raise error
         _check_places(self.path, self.offsets, text)
@@ -112,11 +108,7 @@ class RawIndex:
         return () if gaps is None else tuple(gaps.notes(self.path, trusted=self.trusted))
 
     def documents(self, lines: Lines) -> Lines:
-        """Return the lines that have an entry.
-
-        Raises:
-            CorruptError: An entry points into a line, or a line that is JSON has no entry.
-        """
+        """Return the lines that have an entry."""
         first, at, hit = begun(self.offsets, lines)
         if not hit.all():
             miss = first + int(np.argmin(hit))
@@ -366,11 +358,7 @@ class _Gaps:
             self.found += zip(starts[wide].tolist(), stops[wide].tolist(), strict=True)
 
     def notes(self, path: Place, *, trusted: bool) -> Iterator[str]:
-        """Yield a note on lines without an entry, with their number if there are few gaps to read.
-
-        Raises:
-            CorruptError: Such a line is a document, and the index is not trusted.
-        """
+        """Yield a note on lines without an entry, with their number if there are few gaps to read."""
         self._keep(np.asarray([self.end], np.int64), np.asarray([self.text.size], np.int64))
         count, hidden = 0, list[int]()
         for start, stop in self.found:

@@ -40,11 +40,7 @@ class JsonlInspection(Inspection):
         return []
 
     def _leave_out(self, error: FormatError) -> None:
-        """Add the damage of a file.
-
-        Raises:
-            FormatError: The file is not to be left out.
-        """
+        """Add the damage of a file."""
         if not self._hints.allow_partial or isinstance(error, NO_DAMAGE):
             raise error
         self._damage.append(Damage(error.sentence))
@@ -106,11 +102,7 @@ def _is_complete(line: bytes) -> bool:
 
 
 def files_of(paths: Sequence[Place]) -> list[Place]:
-    """Return the given files, and the *.jsonl(.gz, .zst) of the given directories in natural order.
-
-    Raises:
-        FormatError: A directory holds no such file, or the same file plain and compressed.
-    """
+    """Return the given files, and the *.jsonl(.gz, .zst) of the given directories in natural order."""
     return [file for path in paths for file in (_in_directory(path) if path.is_dir() else [path])]
 
 

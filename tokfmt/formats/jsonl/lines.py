@@ -121,9 +121,6 @@ class TextFile:
 
         Returns:
             The damage; None if the file is complete.
-
-        Raises:
-            CorruptError: No line of damaged compressed data is certain.
         """
         if self.compression is None:
             start, error = max(0, self.size - longest), None
@@ -147,9 +144,6 @@ class TextFile:
 
         Returns:
             The byte offset of the end; the last line before it, without a line end; the error, or None.
-
-        Raises:
-            CorruptError: The first member is damaged.
         """
         at, tail, checked = 0, b"", (0, b"")
         try:

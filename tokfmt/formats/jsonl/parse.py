@@ -224,11 +224,7 @@ class Parser:
                 self._value = partial(_text_of_chat, self._value)
 
     def _walk(self, document: object) -> Value:
-        """Return the value at `path`, for paths that a struct of msgspec cannot express.
-
-        Raises:
-            ValueError: There is no value, or it is not of the kind.
-        """
+        """Return the value at `path`, for paths that a struct of msgspec cannot express."""
         for key in self.path:
             if not self.others and isinstance(document, (dict, list)) and len(document) > 1:
                 raise ValueError
@@ -645,9 +641,6 @@ def dotted(path: str, name: str) -> tuple[str, ...]:
     Args:
         path: The path.
         name: The name of the option, for the error.
-
-    Raises:
-        OptionError: A key is empty, or a backslash precedes another character.
     """
     keys = keys_of(path)
     if keys is None:

@@ -231,11 +231,7 @@ class JsonlReader(RecordReader):
                 return
 
     def _rows(self, lines: Lines, parsed: Parsed, masks: Sequence[str] | None) -> IdRows:
-        """Return the IDs of lines with what the fields beside them state; see `fields.rows_of`.
-
-        Raises:
-            FormatError: A field of a record is missing, or does not fit its IDs.
-        """
+        """Return the IDs of lines with what the fields beside them state; see `fields.rows_of`."""
 
         def unfit(index: int, fault: Fault) -> None:
             raise line_error(lines, index, fault)

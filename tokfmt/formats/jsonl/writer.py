@@ -100,11 +100,7 @@ _MANY = 1 << 16  # sequences whose offsets are in memory together
 
 
 def traits(options: WriteOptions) -> WriterTraits:
-    """See `Format.writer_traits`. JSON lines can store every sequence.
-
-    Raises:
-        OptionError: The path of a field is invalid.
-    """
+    """See `Format.writer_traits`. JSON lines can store every sequence."""
     dotted(options.ids_field, "ids_field")
     dotted(options.text_field, "text_field")
     return WriterTraits()

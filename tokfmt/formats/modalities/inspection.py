@@ -34,11 +34,7 @@ class PackInspection(Inspection):
 
     @property
     def pack(self) -> Pack:
-        """The parts of the pack, from its whole index.
-
-        Raises:
-            FormatError: The file is not a pack, or its parts cannot be determined.
-        """
+        """The parts of the pack, from its whole index."""
         if isinstance(self._pack, FormatError):
             raise self._pack
         return self._pack

@@ -120,11 +120,7 @@ def _stream_of(file: File, header: Header, options: ReadOptions, damage: FormatE
 
 
 def examine(file: File, options: ReadOptions) -> Pack:
-    """Return the parts of a pack. If one of its problems is fatal, some of them may be wrong.
-
-    Raises:
-        FormatError: The file is not a pack, or its parts cannot be determined.
-    """
+    """Return the parts of a pack. If one of its problems is fatal, some of them may be wrong."""
     if not file.size:
         raise TruncatedError(file.path, "is empty", remedy="Its writer was killed, or its copy failed: write it again")
     if options.layout == "P0":
@@ -214,9 +210,6 @@ def examine_partly(file: File, options: ReadOptions, eos_id: int | None) -> File
         file: The pack.
         options: The read options.
         eos_id: The separator; None if it is unknown.
-
-    Raises:
-        FormatError: The pack is damaged in another way, or ends before its index, and the separator is unknown.
     """
     try:
         pack = examine(file, options)
@@ -249,11 +242,7 @@ def examine_partly(file: File, options: ReadOptions, eos_id: int | None) -> File
 
 
 def _assembled(file: File, head: bytes, layout: str) -> tuple[Header, Index]:
-    """Return the header and the index that fit each other.
-
-    Raises:
-        FormatError: There is no such pair.
-    """
+    """Return the header and the index that fit each other."""
     found = _announced(file, head, layout)
     if found:
         return found
@@ -274,11 +263,7 @@ def _assembled(file: File, head: bytes, layout: str) -> tuple[Header, Index]:
 
 
 def _announced(file: File, head: bytes, layout: str) -> tuple[Header, Index] | None:
-    """Return the first header that points to an index whose lengths agree with it, and the index; else None.
-
-    Raises:
-        FormatError: A header points to an index that is damaged or disagrees with it.
-    """
+    """Return the first header that points to an index whose lengths agree with it, and the index; else None."""
     failure: FormatError | None = None
     for header in headers(head, layout):
         if not announces(file, header):
@@ -403,11 +388,7 @@ def _no_header(file: File, head: bytes, index: Index, layout: str) -> CorruptErr
 
 
 def _width(file: File, header: Header, index: Index, surplus: int, options: ReadOptions) -> tuple[int, tuple[str, ...]]:
-    """Return the bytes per token, and the inferred facts.
-
-    Raises:
-        UnsupportedError: The option `width` contradicts the header.
-    """
+    """Return the bytes per token, and the inferred facts."""
     if header.width is not None:
         if options.width not in {None, header.width}:
             raise UnsupportedError(
@@ -701,11 +682,7 @@ class Index(NamedTuple):
 
 
 def read_index(file: File, start: int) -> Index:
-    """Decode the index from byte `start` to the end of the file.
-
-    Raises:
-        FormatError: The bytes are not a pickled list of pairs of integers, or a document is larger than the file.
-    """
+    """Decode the index from byte `start` to the end of the file."""
     survey = _Survey(file, start)
     for offsets, lengths in read_entries(file, start, file.size, start, signed=True):
         survey.add(offsets, lengths)

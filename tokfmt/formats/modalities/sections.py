@@ -67,11 +67,7 @@ class _Parts:
 
     @property
     def bounds(self) -> tuple[Header, int]:
-        """The header and the byte offset of the index. If the header is wrong, they are those that are inferred.
-
-        Raises:
-            FormatError: They cannot be determined.
-        """
+        """The header and the byte offset of the index. If the header is wrong, they are those that are inferred."""
         if self.announced:
             return self.announced, self.announced.index_start
         pack = self.examined()

@@ -62,9 +62,6 @@ def write_entries(count: int, batches: Iterable[tuple[Ints, Ints]]) -> Iterator[
 
     Yields:
         Pieces of the pickle, in order.
-
-    Raises:
-        ValueError: `batches` do not hold `count` entries.
     """
     yield bytes([PROTO, 4])
     frames = _Frames()

@@ -91,9 +91,6 @@ def arrays_in(store: Store, zarr_format: int) -> dict[str, Json]:
     Args:
         store: The store.
         zarr_format: 2 or 3.
-
-    Raises:
-        FormatError: Metadata are not a JSON object, or too large.
     """
     arrays, nodes = dict[str, Json](), [""]
     for key in nodes:  # It grows by what is in groups.
@@ -124,9 +121,6 @@ def read_layout(
         dtypes: Names of the dtypes that it may have, in either byte order.
         ranks: Numbers of dimensions that it may have: 1, or 2.
         stated: The metadata, if they were read already.
-
-    Raises:
-        FormatError: The metadata are missing, or differ from the specification.
     """
     name = metadata_key(key, zarr_format)
     raw, where = json_of(store, name) if stated is None else stated, store.root / name

@@ -285,11 +285,7 @@ def json_of(store: Store, key: str) -> Mapping[str, object] | None:
 
 
 def zarr_format_of(store: Store) -> int:
-    """Return the version of zarr that the metadata at the root of a store have: 2 or 3; 2 without any.
-
-    Raises:
-        CorruptError: It has metadata of both.
-    """
+    """Return the version of zarr that the metadata at the root of a store have: 2 or 3; 2 without any."""
     names = store.names("")
     v2, v3 = not names.isdisjoint((".zarray", ".zgroup", ".zattrs")), "zarr.json" in names
     if v2 and v3:
