@@ -296,7 +296,7 @@ def convert(
     seed: int | None = None,
     shuffle: int | None = None,
     select: Selection = None,
-    without: PathLike | Sequence[PathLike] | Mapping[str, Any] | None = None,
+    without: PathLike | Sequence[PathLike] | Mapping[str, object] | None = None,
     allow_loss: Iterable[str] = (),
     jobs: int | None = None,
     executor: str = "auto",

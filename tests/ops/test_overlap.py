@@ -152,6 +152,19 @@ def test_an_instruction_that_all_items_have_counts_in_each(tmp_path):
     assert [hit.item for hit in hits if hit.share == 1] == [7, 1007, 2007]
 
 
+def test_items_that_share_n_grams_count_alone(tmp_path):
+    """Two evals of 60 items over three IDs, which share n-grams in groups of all sizes."""
+    rng = np.random.default_rng(8)
+    sets = [[rng.integers(0, 3, rng.integers(2, 9)).tolist() for _ in range(60)] for _ in range(2)]
+    documents = [rng.integers(0, 3, rng.integers(0, 12)).tolist() for _ in range(200)]
+    corpus, evals = ids(tmp_path / "c.jsonl", documents), [ids(tmp_path / f"{k}.jsonl", sets[k]) for k in range(2)]
+    for n in (3, 5):
+        report = tokfmt.overlap(corpus, evals, by="tokens", ngram=n, jobs=1)
+        for k in range(2):
+            assert facts(report, k) == oracle.overlap(sets[k], documents, n)
+            assert report.evals[k].documents == len(oracle.hit(sets[k], documents, n))
+
+
 def test_fields_files_and_sets(tmp_path):
     evals = tmp_path / "e.jsonl"
     evals.write_text("".join(json.dumps({"q": f"is {k} odd", "a": {"b": f"yes {k} is"}}) + "\n" for k in range(5)))

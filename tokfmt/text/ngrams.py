@@ -13,6 +13,7 @@ An n-gram has the position in the evals at which it occurs first as its number. 
 from __future__ import annotations
 
 import functools
+import itertools
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from tokfmt.text.words import PIECE, Words, words_of
 Keys = NDArray[np.uint64]
 
 _CHUNK = 1 << 15  # keys that are hashed at once, so that the arrays stay in the processor's cache
+_TOGETHER = 1 << 10  # texts of evals that are split together
 _BITS = 32  # of the table, for each n-gram
 _FEWEST = 16  # the table has at least 2^16 bits
 _SECOND = np.uint64(0x9E3779B97F4A7C15)  # multiplies a hash for its second bit
@@ -219,16 +221,20 @@ def of_tokens(items: Iterable[Tokens], n: int) -> NgramIndex:
 def of_texts(texts: Iterable[str], n: int) -> NgramIndex:
     """Return the n-grams of texts."""
     vocabulary, base = dict[bytes, int](), _odd()
-    ids, keys, lengths = [np.empty(0, np.uint32)], [np.empty(0, np.uint64)], list[int]()
-    for text in texts:
-        lengths.append(0)
-        for words in words_of([text]):
+    ids, keys, lengths = [np.empty(0, np.uint32)], [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
+    left = iter(texts)
+    while some := list(itertools.islice(left, _TOGETHER)):
+        counts = np.zeros(len(some), np.int64)
+        for words in words_of(some):
             spelled = words.spelled(slice(None))
             ids.append(np.array([vocabulary.setdefault(word, len(vocabulary)) for word in spelled], np.uint32))
             keys.append(_keys(words, base))
-            lengths[-1] += len(spelled)
+            counts[words.texts] += np.diff(words.firsts)
+        lengths.append(counts)
     joined = np.concatenate(keys)
-    return _indexed(np.concatenate(ids), offsets_of(lengths), n, base, vocabulary, lambda a, b: joined[a:b])
+    return _indexed(
+        np.concatenate(ids), offsets_of(np.concatenate(lengths)), n, base, vocabulary, lambda a, b: joined[a:b]
+    )
 
 
 def _odd() -> int:

@@ -2,9 +2,9 @@
 
 Regions of the datasets add up in any order. An n-gram that several items have, such as an instruction that all items
 begin with, would count in each of them for each document. So n-grams belong to *groups*: group i < items is item i
-alone, and each further group is a set of items that share an n-gram. A document counts once for each combination of
-groups in it; combinations are dealt to items when there are many, and at the end. A document in several regions is
-*open* until its groups in all of them are known.
+alone, and each further group is a set of items that share an n-gram. Documents are counted by the combination of groups
+in them; combinations are dealt to items when there are many, and at the end. A document in several regions is *open*
+until its groups in all of them are known.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tokfmt.text.ngrams import Found, NgramIndex
 
 EXAMPLES = 3
 """The first documents that are listed of each item."""
+_LARGE = 16  # items of a group from which its items are counted together
 _COMBINATIONS = 1 << 16  # that are kept before they are dealt to items
 
 Examples = NDArray[np.int64]
@@ -48,11 +49,14 @@ class Groups(NamedTuple):
     bounds: Offsets  # of the members of each further group
     members: Offsets  # items
 
+    def sizes(self, groups: Offsets) -> Offsets:
+        """Return the number of items in each of some groups."""
+        further = np.maximum(groups - self.items, -1)
+        return np.concatenate([np.diff(self.bounds), [1]])[further]
+
     def expanded(self, groups: Offsets) -> tuple[Offsets, Offsets]:
         """Return the items of groups, and for each the index of its group."""
-        further = groups >= self.items
-        which = np.where(further, groups - self.items, 0)
-        counts = np.where(further, self.bounds[which + 1] - self.bounds[which], 1) if len(self.members) else further + 1
+        which, counts = np.maximum(groups - self.items, 0), self.sizes(groups)
         rows = np.repeat(np.arange(len(groups)), counts)
         at = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
         items = groups[rows]
@@ -166,14 +170,31 @@ class Totals:
         self.examples, self._more, self._waiting = first_examples(np.concatenate([self.examples, *self._more])), [], 0
 
     def _deal(self) -> None:
-        for own, count in self._combinations.items():
-            self._count(np.frombuffer(own, np.int64), count)
-        self._combinations.clear()
+        """Count the documents of all combinations in their items and evals.
 
-    def _count(self, groups: Offsets, count: int) -> None:
-        items = np.unique(self._groups.expanded(groups)[0])
-        self.documents[items] += count
-        self.of_evals[np.unique(np.searchsorted(self._bounds, items, side="right") - 1)] += count
+        The items of large groups are counted once for all documents that have the same large groups.
+        """
+        alike = dict[bytes, list[tuple[Offsets, int]]]()
+        for own, count in self._combinations.items():
+            groups = np.frombuffer(own, np.int64)
+            is_large = self._groups.sizes(groups) > _LARGE
+            alike.setdefault(groups[is_large].tobytes(), []).append((groups[~is_large], count))
+        self._combinations.clear()
+        eval_of = np.repeat(np.arange(len(self.of_evals)), np.diff(self._bounds))
+        for large, documents in alike.items():
+            is_held = np.zeros(self._groups.items, np.bool_)
+            is_held[self._groups.expanded(np.frombuffer(large, np.int64))[0]] = True
+            held = np.unique(eval_of[is_held])
+            small, counts = [groups for groups, _ in documents], np.array([count for _, count in documents])
+            self.documents[is_held] += counts.sum()
+            self.of_evals[held] += counts.sum()
+            items, rows = self._groups.expanded(np.concatenate(small))
+            rows = np.repeat(np.arange(len(small)), [len(groups) for groups in small])[rows]
+            rows, items = _distinct(rows[~is_held[items]], items[~is_held[items]])
+            np.add.at(self.documents, items, counts[rows])
+            rows, evals = _distinct(rows, eval_of[items])
+            is_other = ~np.isin(evals, held)
+            np.add.at(self.of_evals, evals[is_other], counts[rows[is_other]])
 
     def settled(self) -> dict[str, NDArray[np.generic]]:
         """Return the sum of the regions so far as arrays, which a later `merge` adds to others."""
@@ -204,11 +225,19 @@ class Totals:
     def close(self) -> None:
         """Count the open documents, once all regions are added."""
         for (corpus, _), groups in self.open.items():
-            self._count(groups, 1)
+            key = groups.tobytes()
+            self._combinations[key] = self._combinations.get(key, 0) + 1
             self.of_corpora[corpus] += 1
         self.open.clear()
         self._settle()
         self._deal()
+
+
+def _distinct(rows: Offsets, values: Offsets) -> tuple[Offsets, Offsets]:
+    """Return the distinct pairs of two columns, sorted."""
+    pairs = np.stack([rows, values])[:, np.lexsort([values, rows])]
+    pairs = pairs[:, (np.diff(pairs, prepend=-1) != 0).any(axis=0)]
+    return pairs[0], pairs[1]
 
 
 def runs_of(index: NgramIndex, found: NDArray[np.bool_]) -> tuple[Offsets, Offsets, Offsets]:
