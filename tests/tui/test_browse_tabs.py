@@ -144,7 +144,11 @@ def test_every_format_shows_its_parts_their_bytes_and_figures(path):
 @FUZZ_ONLY
 @pytest.mark.parametrize(
     ("path", "title"),
-    [(STORE, "items of train/seq_starts"), (CORPUS, "lines of corpus.jsonl"), (HDF5, "storage of /data of examples_1")],
+    [
+        (STORE, "entries of train/seq_starts"),
+        (CORPUS, "lines of corpus.jsonl"),
+        (HDF5, "storage of /data of examples_1"),
+    ],
     ids=["flat-tokens", "jsonl", "hdf5"],
 )
 def test_fields_of_every_format_lead_to_what_they_are_about(path, title):

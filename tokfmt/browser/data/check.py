@@ -29,18 +29,19 @@ def is_cheap(session: Session) -> bool:
     return session.path.is_local and (session.refused is not None or known)
 
 
-def checked(session: Session, job: Job, *, deep: bool = False, tokenizer: str | None = None) -> CheckReport:
-    """Check a dataset.
+def checked(session: Session, job: Job, *, deep: bool = False) -> CheckReport:
+    """Check a dataset, and compare it with the tokenizer in use.
 
     Args:
         session: The dataset; all its splits are checked, unless the user named one.
         job: The progress of the check.
         deep: Decode every token.
-        tokenizer: The tokenizer to compare with.
     """
     from tokfmt.commands.check import CheckRequest, check
 
     session.check_unchanged()
+    used = session.choice is not None and session.vocabulary is not None and not session.of_text
+    tokenizer = session.choice.name if session.choice is not None and used else None
     request = session.asked or session.request
     asked = replace(request, paths=request.paths[:1], format=session.format_name, allow_loss=frozenset())
     found = next(check(CheckRequest(asked, deep, tokenizer), job))

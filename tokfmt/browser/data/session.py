@@ -291,9 +291,11 @@ class Session:
             self.refused = error
 
     def use(self, vocabulary: Vocabulary | None) -> None:
-        """Use a loaded tokenizer, or none; figures that were counted with another one are dropped."""
+        """Use a loaded tokenizer, or none; figures and a verdict of another one are dropped."""
         if self.vocabulary is not None:
             self._counted.clear()
+        if vocabulary is not self.vocabulary and not self.of_text:
+            self.verdict, self.probed = None, False
         self.vocabulary = vocabulary
         self._texts.clear()
 

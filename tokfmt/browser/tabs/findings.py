@@ -17,7 +17,7 @@ from tokfmt.browser import keys
 from tokfmt.browser.data.check import checked, explained, known, place_of_finding, row_of_finding
 from tokfmt.browser.data.lines import SEVERITIES, FindingLines
 from tokfmt.browser.data.outline import Bytes, bytes_of
-from tokfmt.browser.data.session import Session, Vocabulary, may_hold
+from tokfmt.browser.data.session import Session, may_hold
 from tokfmt.browser.data.spots import ByteSpot, Spot
 from tokfmt.browser.data.types import Finding, Pointer
 from tokfmt.browser.keys import pressing
@@ -110,7 +110,7 @@ class FindingsTab(Working):
 
     BINDINGS = keys.PROBLEMS
 
-    _vocabulary: Vocabulary | None = None  # the tokenizer of the last check
+    _listed: CheckReport | None = None  # the verdict that is listed
     _holds: Finding | None = None  # a finding with a byte that holds a token
     _bytes: Bytes | None = None  # of the files of the dataset
     _before: Finding | None = None  # the one under the cursor before the same dataset was opened again
@@ -127,14 +127,14 @@ class FindingsTab(Working):
 
     def show(self, session: Session) -> None:
         same = hasattr(self, "session") and session is self.session
-        if same and (session.of_text or session.vocabulary is self._vocabulary):
+        if same and session.verdict is not None and session.verdict is self._listed:
             return
         self.stop()
         again = hasattr(self, "session") and session.path == self.session.path
         self._before = (self.list.finding or self._before) if again else None
         self.session, self._bytes = session, None
         self.list.show(None)
-        if session.verdict is None or session.vocabulary is not self._vocabulary:
+        if session.verdict is None:
             self._check(deep=False)
         else:
             self.begin(lambda _: known(session), self._found)
@@ -145,10 +145,8 @@ class FindingsTab(Working):
     # the check
 
     def _check(self, *, deep: bool) -> None:
-        session, self._vocabulary = self.session, self.session.vocabulary
-        used = session.choice is not None and session.vocabulary is not None and not session.of_text
-        tokenizer = session.choice.name if session.choice is not None and used else None
-        self.begin(lambda job: checked(session, job, deep=deep, tokenizer=tokenizer), self._found)
+        session = self.session
+        self.begin(lambda job: checked(session, job, deep=deep), self._found)
 
     def _found(self, outcome: object) -> None:
         if not isinstance(outcome, Exception):
@@ -161,7 +159,7 @@ class FindingsTab(Working):
             line.update(Content.styled(f"✗ {printable(outcome)}", "$text-error"))
 
     def _list(self) -> None:
-        verdict = self.session.verdict
+        verdict = self._listed = self.session.verdict
         if verdict is not None:
             found = sorted(verdict.findings, key=lambda one: (*SEVERITIES, one.severity).index(one.severity))
             before = self.list.finding or self._before
