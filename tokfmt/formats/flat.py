@@ -210,7 +210,6 @@ class JoinedEntries:
         self.sequences = int(self._firsts[-1])
 
     def offsets(self, first: int, last: int) -> Offsets:
-        """See `annotation.Entries`."""
         found = list[Offsets]()
         for part, begin, (base, end) in zip(self._parts, self._begins, itertools.pairwise(self._firsts), strict=False):
             a, b = max(first, base) - base, min(last + 1, end) - base
@@ -321,7 +320,6 @@ class FlatReader(TokenReader):
     def sequence_reader(
         self, ends: Ends, separator: int | None, general: Callable[[int], Tokens], *, is_before: bool = False
     ) -> Callable[[int], Tokens]:
-        """See `TokenReader.sequence_reader`."""
         if any(NATIVE[extent.dtype.itemsize] != self.info.dtype for extent in self.extents):
             return general
         begins, count, readers, cuts = self._begins, len(ends.places), list[Callable[[int], Tokens]](), list[int]()
@@ -339,7 +337,6 @@ class FlatReader(TokenReader):
 
     @property
     def bounds(self) -> Offsets | None:  # type: ignore[override]
-        """See `TokenReader.bounds`."""
         return self._starts
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
@@ -472,13 +469,11 @@ class FlatWriter(TokenWriter):
         self._cuts: list[Cut] | None = None
 
     def notes(self, source: TokenReader) -> Iterator[str]:
-        """See `TokenWriter.notes`."""
         if self.empties and getattr(source, "bare", 1) != 0:
             yield from (f"{loss.what}: {self.empties}" for loss in lost_empties(source))
 
     @classmethod
     def traits(cls, options: Any) -> WriterTraits:  # noqa: ARG003 - the same for all
-        """See `Format.writer_traits`."""
         return WriterTraits(
             cls.separators,
             keeps_masks=cls.mask_file is not None,
@@ -972,7 +967,6 @@ class FlatFormat(Format):
         return [path.with_name(prefix + suffix) for suffix in self.suffixes]
 
     def canonical(self, path: AnyPlace) -> AnyPlace:
-        """See `Format.canonical`."""
         first = self.names(path)[0]
         return path if first.name == path.name or path.is_dir() else first
 
@@ -987,7 +981,6 @@ class FlatFormat(Format):
         return list(dict.fromkeys(map(self.canonical, files_named(path, re.compile(self.pattern)))))
 
     def files(self, path: Place) -> list[Place]:
-        """See `Format.files`."""
         if self.below:
             there = everything_in(path) if path.is_dir() else [path]
             return sorted(file for file in there if re.fullmatch(self.below, file.name))
@@ -1028,9 +1021,7 @@ class FlatFormat(Format):
         return self.inspection(self, paths, options, hints, layout)
 
     def writer(self, path: Path, options: Any, target: Target) -> TokenWriter:
-        """See `Format.writer`."""
         return super().writer(path, options, target) if self.read_only else self.Writer(path, options, target)
 
     def writer_traits(self, options: Any) -> WriterTraits:
-        """See `Format.writer_traits`."""
         return super().writer_traits(options) if self.read_only else self.Writer.traits(options)

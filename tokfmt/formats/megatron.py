@@ -714,7 +714,6 @@ class LazyEntries:
         self.sequences = columns.count("document_indices") - 1 if by_document else columns.count("lengths")
 
     def offsets(self, first: int, last: int) -> Offsets:
-        """See `annotation.Entries`."""
         marks = self._column("document_indices", first, last + 1) if self._by_document else np.arange(first, last + 1)
         count = self._columns.count("lengths")
         if (np.diff(marks) < 0).any() or marks[0] < 0 or marks[-1] > count:

@@ -195,7 +195,6 @@ class RecordFiles(RecordReader):
         return self.count_up_to(sys.maxsize)
 
     def count_up_to(self, last: int) -> int:
-        """See `RecordReader.count_up_to`."""
         found = 0
         for number in range(len(self.places)):
             if found >= last:
@@ -480,7 +479,6 @@ class RecordFilesFormat(Format):
     inspection: ClassVar[type[RecordFilesInspection]] = RecordFilesInspection
 
     def inspect(self, paths: Sequence[Place], options: Any, hints: Hints) -> Inspection:
-        """See `Format.inspect`."""
         try:
             return self.inspection(self.damaged, self.Reader(paths, options, hints), self.unsafe)
         except FormatError as error:
@@ -488,7 +486,6 @@ class RecordFilesFormat(Format):
             return Unreadable(self.unsafe if is_unsafe else self.unreadable, paths[0], error)
 
     def writer(self, path: Path, options: Any, target: Target) -> TokenWriter:
-        """See `Format.writer`."""
         return super().writer(path, options, target) if self.read_only else self.Writer(path, options, target)
 
     def writer_traits(self, options: Any) -> WriterTraits:

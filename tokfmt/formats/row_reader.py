@@ -390,7 +390,6 @@ class RowsReader(TokenReader):
         return found
 
     def masks(self, start: int, stop: int) -> NDArray[np.uint8]:
-        """See `TokenReader.masks`."""
         found: NDArray[np.uint8] = (self.labels(start, stop) != IGNORED).view(np.uint8)
         return found
 
@@ -399,14 +398,12 @@ class RowsReader(TokenReader):
         return np.concatenate([np.empty(0, np.int64), *self._window(start, stop, "labels")])
 
     def next_labels(self, start: int, stop: int) -> NDArray[np.int64]:
-        """See `TokenReader.next_labels`."""
         found = np.append(self.labels(start, stop)[1:], IGNORED)
         if self.has_begins:
             found[:-1][self.begins(start, stop)[1:]] = IGNORED
         return found
 
     def targets(self, start: int, stop: int) -> NDArray[np.bool_] | None:
-        """See `TokenReader.targets`."""
         if not self.has_labels:
             return None
         marks: NDArray[np.uint8] = np.concatenate([np.empty(0, np.uint8), *self._window(start, stop, "marks")])
@@ -414,7 +411,6 @@ class RowsReader(TokenReader):
         return found
 
     def begins(self, start: int, stop: int) -> NDArray[np.bool_]:
-        """See `TokenReader.begins`."""
         return np.concatenate([np.empty(0, np.bool_), *self._window(start, stop, "begins")])
 
     def _other_label(self, places: NDArray[np.int64]) -> TokfmtError:
@@ -428,7 +424,6 @@ class RowsReader(TokenReader):
         return other_label(at - 1, int(self.tokens(at, at + 1)[0]), int(self.labels(at, at + 1)[0]))
 
     def is_padding(self, start: int, stop: int) -> NDArray[np.bool_] | None:
-        """See `TokenReader.is_padding`."""
         if not self.samples or not self.facts.left_out:
             return None
         marks: NDArray[np.uint8] = np.concatenate([np.empty(0, np.uint8), *self._window(start, stop, "marks")])

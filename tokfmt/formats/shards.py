@@ -556,12 +556,10 @@ class ShardWriter(FlatWriter):
         self._finished: dict[int, list[Any]] = {}
 
     def minimum_bytes(self, source: TokenReader) -> int | None:
-        """See `TokenWriter.minimum_bytes`."""
         return None if self.codec else super().minimum_bytes(source)
 
     @classmethod
     def traits(cls, options: Any) -> WriterTraits:
-        """See `Format.writer_traits`."""
         if options.compression != "none":
             compressor(options.compression, cls.codecs, 0)
         return replace(super().traits(options), file_suffixes=())
@@ -594,7 +592,6 @@ class ShardWriter(FlatWriter):
         return facts
 
     def recall_files(self, facts: object) -> None:
-        """See `TokenWriter.recall_files`."""
         number, *rest = cast("list[Any]", facts)
         self._finished[number] = rest
 

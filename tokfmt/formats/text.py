@@ -394,7 +394,6 @@ class TextInspection(Inspection):
     """The inspection of text files, of which nothing is read before the reader is made."""
 
     def __init__(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> None:
-        """See `Format.inspect`."""
         self.paths, self.options, self.hints = paths, options, hints
 
     def reader(self) -> TextReader:

@@ -137,7 +137,6 @@ class ArrayFormat(FlatFormat):
         return (PairWriter if options.boundaries == "cu_seqlens" else Writer).traits(options)
 
     def row_traits(self, options: WriteOptions, seq_len: int) -> WriterTraits:
-        """See `Format.row_traits`."""
         return replace(RowWriter.traits(options), sample_length=seq_len)
 
     def destination(self, path: AnyPlace, options: WriteOptions) -> AnyPlace:

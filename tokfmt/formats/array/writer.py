@@ -54,7 +54,6 @@ class PairWriter(Writer):
 
     @classmethod
     def traits(cls, options: WriteOptions) -> WriterTraits:
-        """See `Format.writer_traits`."""
         return replace(super().traits(options), file_suffixes=())
 
     def file_tokens(self) -> int | None:

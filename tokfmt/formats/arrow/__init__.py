@@ -116,7 +116,6 @@ class Columnar(Format):
         return self.Writer(path, options, target)
 
     def writer_traits(self, options: WriteOptions) -> WriterTraits:
-        """See `Format.writer_traits`."""
         from tokfmt.formats.arrow.writer import traits
 
         return traits(options, self.Writer.suffixes)

@@ -666,7 +666,6 @@ class ArrowContainer:
         return group.size
 
     def batches(self, group: Group, columns: Sequence[str]) -> Iterator[Any]:
-        """See `ParquetContainer.batches`."""
         pa = arrow()
         with worded(self.path, f"{self.unit} {group.number:,} cannot be read", offset=group.begin):
             number = bisect_left(self.messages, group.begin, key=attrgetter("begin"))

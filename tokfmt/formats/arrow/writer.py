@@ -292,7 +292,6 @@ class ColumnWriter(TokenWriter):
         return path.name
 
     def recall_files(self, facts: object) -> None:
-        """See `TokenWriter.recall_files`."""
         self._finished.add(str(facts))
 
     def parts_of(self, regions: Sequence[Region]) -> Sequence[Path]:

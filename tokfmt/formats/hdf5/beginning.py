@@ -84,13 +84,10 @@ class SampledRows:
         return len(self._numbers)
 
     def read(self, first: int, last: int) -> Values:
-        """See `Rows.read`."""
         return self._values[first:last]
 
     def place(self, row: int) -> tuple[Place, int, int]:
-        """See `Rows.place`."""
         return self._rows.place(int(self._numbers[row]))
 
     def map(self, function: Callable[[int, Values], R]) -> Iterator[R]:
-        """See `Rows.map`."""
         return (function(a, self.read(a, b)) for a, b in windows(0, len(self), self._rows.together))

@@ -103,7 +103,6 @@ class SamplesInspection(Inspection):
 
     @property
     def damage(self) -> list[Damage]:
-        """See `reader.Info`."""
         return self._opened[2]
 
     @property
@@ -118,7 +117,6 @@ class SamplesInspection(Inspection):
 
     @cached_property
     def problems(self) -> Sequence[Problem]:  # type: ignore[override]
-        """See `Inspection.problems`."""
         return list(self._problems())
 
     def _problems(self) -> Iterator[Problem]:

@@ -474,7 +474,6 @@ class MaskedRuns(Runs):
         self._opens, self._firsts = pieces.opens, np.array([first != 0 for first in firsts])
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8]:
-        """See `TokenReader.marks`."""
         check_interval(start, stop, self.info.tokens)
         out, width = np.empty(stop - start, np.uint8), self.rows.width
         first, last = int(np.searchsorted(self._offsets, start, side="right")) - 1, 0
@@ -559,11 +558,9 @@ class Stream(View):
         return np.asarray([0, self.info.tokens], np.int64)[first : last + 1]
 
     def is_inserted(self, positions: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """See `TokenReader.is_inserted`."""
         return np.isin(positions, self._inserted)
 
     def check_ends_before(self, following: object, eos_id: int | None) -> None:
-        """See `TokenReader.check_ends_before`."""
         self.runs.check_ends_before(following, eos_id)
 
     def padding_counts(self) -> PaddingCounts:
@@ -747,7 +744,6 @@ class MaskedSamples(Samples):
         return np.concatenate(found)[start - first * width : stop - first * width]
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8]:
-        """See `TokenReader.marks`."""
         from tokfmt.core.loss_mask import beside_samples
 
         check_interval(start, stop, self.info.tokens)

@@ -464,11 +464,9 @@ class CorpusWriter(TokenWriter):
         return _Files(self.path, source.info.tokens, self.options.file_samples * self.options.seq_len)
 
     def wants_max_id(self, source: TokenReader) -> bool:  # noqa: ARG002 - of every source
-        """See `TokenWriter.wants_max_id`."""
         return True
 
     def minimum_bytes(self, source: TokenReader) -> int:
-        """See `TokenWriter.minimum_bytes`."""
         return source.info.tokens * 2
 
     def _dtype(self, source: TokenReader) -> Dtype:

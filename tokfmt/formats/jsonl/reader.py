@@ -106,7 +106,6 @@ class JsonlReader(RecordReader):
         return sum(self._counted())
 
     def count_up_to(self, last: int) -> int:
-        """See `RecordReader.count_up_to`."""
         found = 0
         for part in self.parts:
             found += part.records(last - found)
@@ -142,7 +141,6 @@ class JsonlReader(RecordReader):
         return number
 
     def damaged_records(self) -> Sequence[Damage]:
-        """See `RecordReader.damaged_records`."""
         if "invalid-lines" in self.allow_loss:  # They are reported as a loss instead.
             return ()
         found, parser, records, error = list[Damage](), self.parser(others=True), 0, None

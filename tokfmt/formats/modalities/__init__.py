@@ -111,7 +111,6 @@ class Modalities(FlatFormat):
         return [path]
 
     def inspect(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> Inspection:
-        """See `Format.inspect`."""
         from tokfmt.formats.modalities.inspection import PackInspection
 
         try:
@@ -126,7 +125,6 @@ class Modalities(FlatFormat):
         return glimpse(hints.opened(paths[0]), options)
 
     def repairs(self) -> Mapping[str, Repair]:
-        """See `Format.repairs`."""
         from tokfmt.formats.modalities.check import REPAIRS
 
         return REPAIRS

@@ -64,7 +64,6 @@ class PackInspection(Inspection):
 
     @property
     def problems(self) -> Sequence[Problem]:  # type: ignore[override]
-        """See `Inspection.problems`."""
         if isinstance(self.layout, FileLayout):
             return self.layout.problems
         code = _CODES.get(type(self.layout), "TF101")

@@ -121,7 +121,6 @@ class Writer(FlatWriter):
 
     @classmethod
     def traits(cls, options: WriteOptions) -> WriterTraits:
-        """See `Format.writer_traits`."""
         return replace(super().traits(options), sample_length=options.seq_len)
 
     def file_tokens(self) -> int:
@@ -156,7 +155,6 @@ class Stage1(FlatFormat):
     member, counted, inspection = MEMBER, "blocks", Stage1Inspection
 
     def inspect(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> Inspection:
-        """See `Format.inspect`."""
         for path in paths:
             if path.is_dir() and not self.members(path):
                 error = FormatError(path, f"holds no {self.member}", remedy="Name the blocks themselves")
@@ -164,11 +162,9 @@ class Stage1(FlatFormat):
         return super().inspect(paths, options, hints)
 
     def writer(self, path: Path, options: WriteOptions, target: Target) -> TokenWriter:
-        """See `Format.writer`."""
         return (Writer if target.rows is None else RowWriter)(path, options, target)
 
     def row_traits(self, options: WriteOptions, seq_len: int) -> WriterTraits:  # noqa: ARG002 - an option of the format
-        """See `Format.row_traits`."""
         return RowWriter.traits(options)
 
     def sniff(self, probe: Probe) -> Confidence | None:
@@ -234,7 +230,6 @@ class Stage1(FlatFormat):
         )
 
     def repaired_with(self, path: Place, options: ReadOptions) -> Mapping[str, object]:  # noqa: ARG002
-        """See `Format.repaired_with`."""
         return {"seq_len": options.seq_len}
 
 
