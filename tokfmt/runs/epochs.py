@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tokfmt.errors import OptionError
 from tokfmt.model.dataset import Dataset
@@ -24,15 +25,20 @@ MOST = 1 << 28
 _T = TypeVar("_T")
 
 
-def shuffled(count: int, seed: int) -> Held:
-    """Return the numbers below `count` as OLMo shuffles them."""
+def numbered(count: int) -> NDArray[np.uint32]:
+    """Return the numbers below `count`, which is bounded."""
     if count > MOST:
         raise OptionError(
-            f"tokfmt builds shuffles of up to {MOST:,} instances again (found {count:,}). Copy the order files of the "
+            f"tokfmt builds orders of up to {MOST:,} instances again (found {count:,}). Copy the order files of the "
             "run, and name their folder: --from-opt cache=DIR",
             name="cache",
         )
-    numbers = np.arange(count, dtype=np.uint32)
+    return np.arange(count, dtype=np.uint32)
+
+
+def shuffled(count: int, seed: int) -> Held:
+    """Return the numbers below `count` as OLMo shuffles them."""
+    numbers = numbered(count)
     np.random.Generator(np.random.PCG64(seed)).shuffle(numbers)
     return Held(numbers)
 

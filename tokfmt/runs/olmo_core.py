@@ -27,7 +27,7 @@ from tokfmt.errors import FormatError, OptionError
 from tokfmt.files.file import matching, names_in
 from tokfmt.model.dataset import Dataset
 from tokfmt.runs.arrays import Held, Integers, Stored, are_equal, stored_raw
-from tokfmt.runs.epochs import MOST, Entries, EpochOrder, shuffled, stated
+from tokfmt.runs.epochs import MOST, Entries, EpochOrder, numbered, shuffled, stated
 from tokfmt.runs.facts import RunFacts
 from tokfmt.runs.instances import Documents, Slices, stale_documents
 from tokfmt.runs.olmo import slices_of
@@ -39,21 +39,20 @@ from tokfmt.wording import printable
 __all__ = ["order", "sources"]
 
 _NAME = re.compile(
-    r"(?P<words>global_indices(?:_chunk(?P<chunk>\d{1,9}))?(?:_dataset_size(?P<size>\d{1,18}))?)(?:_epoch(?P<epoch>\d{1,9}))?"
-    r"(?P<more>(?:_max_seq_len(?P<most>\d{1,9}))?(?:_seed(?P<seed>\d{1,18}))?(?:_seq_len(?P<length>\d{1,9}))?"
-    r"(?:_shuffle(?P<strategy>[a-z_]+?))?(?:_size(?P<sizes>\d{1,18}))?)_v1\.npy"
+    r"global_indices(?:_chunk(?P<chunk>\d{1,9}))?(?:_dataset_size(?P<size>\d{1,18}))?(?:_epoch(?P<epoch>\d{1,9}))?"
+    r"(?:_max_seq_len(?P<most>\d{1,9}))?(?:_seed(?P<seed>\d{1,18}))?(?:_seq_len(?P<length>\d{1,9}))?"
+    r"(?:_shuffle(?P<strategy>[a-z_]+?))?(?:_size(?P<total>\d{1,18}))?_v1\.npy"
 )
 
 
 class _Shuffle(NamedTuple):
     """What the names of order files state, and the name of each epoch; epoch 0 is of a run without shuffle."""
 
-    chunk: int
-    size: int  # entries of an epoch
+    chunk: int  # instances that stay together
+    size: int | None  # entries of an epoch
     seed: int | None
-    strategy: str | None
+    strategy: str | None  # of composable sources
     length: int | None
-    is_composable: bool
     names: dict[int, str]
 
 
@@ -65,21 +64,18 @@ def order(facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset
 def _shuffles(facts: RunFacts, kind: str) -> list[_Shuffle]:
     """Return what the order files are of, those that fit what is stated."""
     found, given = dict[str, _Shuffle](), facts.given
-    names = names_in(facts.cache) if facts.cache.is_dir() else []
-    for match in filter(None, map(_NAME.fullmatch, sorted(names))):
-        read = {
-            key: int(match[key]) for key in ("chunk", "size", "epoch", "most", "seed", "length", "sizes") if match[key]
-        }
-        length, is_composable = read.get("length"), "sizes" in read
-        chunk = read.get("chunk", read.get("most", 1) // (length or 1) if is_composable else 1)
-        size = read.get("sizes", read.get("size", 0))
-        one = _Shuffle(chunk, size, read.get("seed"), match["strategy"], length, is_composable, {})
-        found.setdefault(match["words"] + match["more"], one).names[read.get("epoch", 0)] = match.string
+    for match in filter(None, map(_NAME.fullmatch, sorted(names_in(facts.cache) if facts.cache.is_dir() else ()))):
+        read = {key: int(word) for key, word in match.groupdict().items() if word and key != "strategy"}
+        if ("total" in read) != (kind == "composable"):
+            continue
+        length, size = read.get("length"), read.get("total", read.get("size"))
+        chunk = read.get("most", 1) // (length or 1) if "total" in read else read.get("chunk", 1)
+        one = _Shuffle(chunk, size, read.get("seed"), match["strategy"], length, {})
+        found.setdefault(re.sub(r"_epoch\d+", "", match.string), one).names[read.get("epoch", 0)] = match.string
     return [
         one
         for one in found.values()
-        if one.is_composable == (kind == "composable")
-        and given.seed in (None, one.seed)
+        if given.seed in (None, one.seed)
         and given.shuffle_strategy in (None, one.strategy)
         and (given.order is None or any(name.startswith(given.order) for name in one.names.values()))
     ]
@@ -99,7 +95,8 @@ class OlmoCoreOrder(EpochOrder):
         self.batch = self.together(facts, f"{CONFIG}: global_batch_size / sequence_length")
         self.data, self.shuffle = self._fitting(found)
         self.is_packed = not isinstance(self.data, Documents)
-        self.start(1, self.shuffle.size // self.batch * self.batch, whole=self.batch, from_start=True)
+        self.size = self.shuffle.size or 0
+        self.start(1, self.size // self.batch * self.batch, whole=self.batch, from_start=True)
         self.from_files = self._file(self.epoch_of_start) is not None
         self.facts = {"dataset": self.kind, "instances": self.data.count}
         missing = next((epoch for epoch, _ in self._begins() if self._file(epoch) is None), None)
@@ -107,32 +104,29 @@ class OlmoCoreOrder(EpochOrder):
             self.notes = (f"no file has the order from epoch {missing:,} on: it is built again",)
 
     def _fitting(self, found: Sequence[_Shuffle]) -> tuple[Slices | Documents | Mixed, _Shuffle]:
-        """Return the instances, and the order files that are of so many."""
+        """Return the instances, and the order files that are of so many, or an order that is built again."""
         facts, given, length = self.where, self.given, self.seq_len
-        chunks = {one.chunk for one in found if self.kind == "fsl"} or {1}
-        if given.max_target_sequence_length is not None:
-            chunks = {given.max_target_sequence_length // length or 1}
-        data = {chunk: self._data(chunk) for chunk in chunks}
-        counts = {chunk: one.count for chunk, one in data.items()}
+        chunk = max(1, (given.max_target_sequence_length or 0) // length)
         if not found:
-            (chunk,) = chunks
             strategy = given.shuffle_strategy
             if self.kind == "composable" and given.shuffle is not False:
                 stated(facts, "shuffle_strategy", strategy, f"{CONFIG} (data_loader)")
-            return data[chunk], self._sized(
-                _Shuffle(chunk, counts[chunk], given.seed, strategy, length, self.kind == "composable", {}), data[chunk]
-            )
-        keyed = [(one.chunk if self.kind == "fsl" else next(iter(chunks)), one) for one in found]
-        fitting = [
-            (data[chunk], one)
-            for chunk, one in keyed
-            if chunk in data and one == self._sized(one, data[chunk]) and one.length in (None, length)
-        ]
+            found = [_Shuffle(chunk, None, given.seed, strategy, None, {})]
+        made, fitting = dict[int, Slices | Documents | Mixed](), list[tuple[Slices | Documents | Mixed, _Shuffle]]()
+        for one in found:
+            key = one.chunk if self.kind == "fsl" else 1
+            data = made[key] = made.get(key) or self._data(key)
+            size = data.count
+            if isinstance(data, Mixed) and one.strategy == "interleaved_source":
+                size = min(data.sizes) * len(data.sizes)
+            is_meant = given.max_target_sequence_length is None or one.chunk == chunk
+            if is_meant and one.size in (None, size) and one.length in (None, length):
+                fitting.append((data, one._replace(size=size)))
         if not fitting:
             raise FormatError(
                 facts.cache,
                 "has order files of another number of instances than the token files",
-                expected=" or ".join(f"{count:,}" for count in counts.values()),
+                expected=" or ".join(f"{data.count:,}" for data in made.values()),
                 found=" and ".join(f"{one.size:,}" for one in found),
                 remedy="State paths, sequence_length and the sources as the configuration of the run has them",
             )
@@ -156,68 +150,56 @@ class OlmoCoreOrder(EpochOrder):
         files = Files(facts, read, datasets, self.keep)
         return files.packed(length) if self.kind == "packed_fsl" else files.padded(length)
 
-    def _sized(self, shuffle: _Shuffle, data: Slices | Documents | Mixed) -> _Shuffle:
-        size = data.count
-        if isinstance(data, Mixed) and shuffle.strategy == "interleaved_source":
-            size = min(data.sizes) * len(data.sizes)
-        return shuffle._replace(size=size)
-
     # Entries
 
     def entries(self, epoch: int) -> Integers:
-        is_first, size = epoch == self.epoch_of_start, self.shuffle.size
-        skipped, count = (self.skipped, self.head) if is_first else (0, self.per)
-        if (file := self._file(epoch)) is not None:
-            return Entries(file, skipped, size, count)
-        return Entries(self._built(epoch), skipped, size, count, self._chunk)
-
-    @property
-    def _chunk(self) -> int:
-        return 1 if self.shuffle.is_composable else self.shuffle.chunk
+        first, count = (self.skipped, self.head) if epoch == self.epoch_of_start else (0, self.per)
+        file = self._file(epoch)
+        return self._built(epoch, first, count) if file is None else Entries(file, first, self.size, count)
 
     def _file(self, epoch: int) -> Stored | None:
         """Return the order file of an epoch, if there is one."""
         name = self.shuffle.names.get(epoch, self.shuffle.names.get(0))
         if name is not None and epoch not in self._stored:
-            file = stored_raw(self.where.cache / name, "<u4", count=self.shuffle.size, below=self.data.count)
+            file = stored_raw(self.where.cache / name, "<u4", count=self.size, below=self.data.count)
             self._stored[epoch] = self.keep(file)
         return self._stored.get(epoch)
 
-    def _built(self, epoch: int) -> Held:
-        """Return the order of an epoch by the rule of the framework."""
-        shuffle, data = self.shuffle, self.data
+    def _built(self, epoch: int, first: int, count: int) -> Entries:
+        """Return some entries of an epoch by the rule of the framework."""
+        shuffle, data, size = self.shuffle, self.data, self.size
         if self.given.shuffle is False or 0 in shuffle.names:
-            return Held(np.arange(shuffle.size // self._chunk, dtype=np.uint32))
+            return Entries(Held(numbered(size)), first, size, count)
         seed = epoch + stated(self.where, "seed", shuffle.seed, f"{CONFIG} (data_loader.seed)")
-        if not isinstance(data, Mixed) or shuffle.strategy == "inter_source":
-            return shuffled(shuffle.size // self._chunk, seed)
+        if not isinstance(data, Mixed):
+            return Entries(shuffled(size // shuffle.chunk, seed), first, size, count, shuffle.chunk)
         if shuffle.chunk > 1:
             raise OptionError("the order of sources in chunks is not known without its file", name="cache")
-        sizes, built = data.sizes, np.empty(shuffle.size, np.uint32)
-        for k, first in enumerate((np.cumsum(sizes) - sizes).tolist()):
+        sizes = data.sizes if shuffle.strategy != "inter_source" else [size]
+        built = numbered(size)
+        for k, begin in enumerate((np.cumsum(sizes) - sizes).tolist()):
             if shuffle.strategy == "interleaved_source":
-                built[k :: len(sizes)] = shuffled(min(sizes), seed + k).array + first
+                built[k :: len(sizes)] = shuffled(min(sizes), seed + k).array + begin
             else:
-                built[first : first + sizes[k]] = shuffled(sizes[k], seed + k).array + first
-        return Held(built)
+                built[begin : begin + sizes[k]] = shuffled(sizes[k], seed + k).array + begin
+        return Entries(Held(built), first, size, count)
 
     # Checks
 
     def look(self, *, deep: bool) -> Iterator[Finding | Problem]:
-        shuffle, data, size = self.shuffle, self.data, self.shuffle.size
-        for epoch in shuffle.names:
+        is_known = self.size <= MOST and (self.shuffle.chunk == 1 or not isinstance(self.data, Mixed))
+        for epoch in self.shuffle.names:
             file = self._file(epoch)
             if file is None or not deep:
                 continue
-            found = [] if shuffle.strategy == "interleaved_source" else list(repeats(file.file.path, file))
+            found = [] if self.shuffle.strategy == "interleaved_source" else list(repeats(file.file.path, file))
             yield from found
-            built = Entries(self._built(epoch), 0, size, size, self._chunk) if size <= MOST and not found else None
-            if built is not None and not are_equal(file, built):
+            if is_known and not found and not are_equal(file, self._built(epoch, 0, self.size)):
                 yield unlike(file.file.path, "the order is not the one of this seed and these sources")
-        if isinstance(data, Mixed):
-            yield from self._drawn_unlike(data)
-        if isinstance(data, Documents) and deep:
-            yield from stale_documents(data, self.datasets, self.given.eos_token_id)
+        if isinstance(self.data, Mixed):
+            yield from self._drawn_unlike(self.data)
+        if isinstance(self.data, Documents) and deep:
+            yield from stale_documents(self.data, self.datasets, self.given.eos_token_id)
 
     def _drawn_unlike(self, data: Mixed) -> Iterator[Finding]:
         """Compare what a mix draws with what the run drew."""

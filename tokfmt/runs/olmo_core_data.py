@@ -16,6 +16,7 @@ import hashlib
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -43,11 +44,12 @@ def sources(facts: RunFacts) -> list[RunSource]:
     """Return the token files of the run, or the sources that it mixes."""
     if not facts.tree:
         return token_files(facts, named_alone(stated(facts, "paths", facts.given.paths, f"{CONFIG} (dataset)")), CONFIG)
-    leaves = leaves_of(facts.tree)
-    names = [one.table.name or next(iter(named_alone(one.table.paths[:1]))) for one in leaves]
+    leaves = [one.table for one in leaves_of(facts.tree)]
+    names = [one.name or next(iter(named_alone(one.paths[:1]))) for one in leaves]
     if len(set(names)) < len(names) or facts.given.paths:
         raise FormatError(facts.where, "has sources without a name of their own, or paths beside them")
-    return token_files(facts, {name: one.table.paths for name, one in zip(names, leaves, strict=True)}, CONFIG)
+    read = token_files(facts, {name: one.paths for name, one in zip(names, leaves, strict=True)}, CONFIG)
+    return [replace(source, weight=one.ratio) for source, one in zip(read, leaves, strict=True)]
 
 
 def leaves_of(tree: Iterable[SourceTree]) -> list[SourceTree]:
@@ -183,22 +185,29 @@ class Mixed:
         self.facts, self.length = facts, length
         leaves = [(k, np.zeros(1, np.int64), np.array([one.axis.length // length])) for k, one in enumerate(datasets)]
         self.slices = Slices(leaves, length)  # a source is one stream, whatever files it has
-        if self.slices.count > MOST:
-            raise OptionError(f"tokfmt mixes up to {MOST:,} instances (found {self.slices.count:,})", name="source")
         self.draws = list[NDArray[np.uint32]]()  # of each source of a mix, which are in files too
-        self._left = zip(self.slices.firsts.tolist(), self.slices.counts.tolist(), strict=True)
-        parts = [self._of(one) for one in facts.tree]
-        self.sizes = [len(part) for part in parts]
-        self.drawn = np.concatenate(parts)
-        self.count = len(self.drawn)
+        self.sizes, self.count = self.slices.counts.tolist(), self.slices.count  # of the sources of the loader
+        self.drawn: NDArray[np.uint32] | None = None
+        if any(one.inner for one in facts.tree):
+            self._bound(self.count)
+            self._left = zip(self.slices.firsts.tolist(), self.sizes, strict=True)
+            parts = [self._of(one) for one in facts.tree]
+            self.sizes, self.drawn = [len(part) for part in parts], np.concatenate(parts)
+            self.count = len(self.drawn)
 
     def pieces(self, numbers: Numbers, rows: Numbers) -> Pieces:
         """Return the pieces of instances. `rows` are the indexes of their samples."""
-        return self.slices.pieces(self.drawn[numbers].astype(np.int64), rows)
+        return self.slices.pieces(numbers if self.drawn is None else self.drawn[numbers].astype(np.int64), rows)
 
     def holding(self, source: int, sequence: int, start: int, stop: int) -> Numbers:
         """Return the instances with some of the tokens `start <= p < stop` of a source."""
-        return np.flatnonzero(np.isin(self.drawn, self.slices.holding(source, sequence, start, stop)))
+        holding = self.slices.holding(source, sequence, start, stop)
+        return holding if self.drawn is None else np.flatnonzero(np.isin(self.drawn, holding))
+
+    @staticmethod
+    def _bound(count: int) -> None:
+        if count > MOST >> 2:
+            raise OptionError(f"tokfmt mixes up to {MOST >> 2:,} instances (found {count:,})", name="source")
 
     def _of(self, tree: SourceTree) -> NDArray[np.uint32]:
         if not tree.inner:
@@ -216,8 +225,7 @@ class Mixed:
         ideal = sizes.sum() * ratios
         usable = sizes * np.minimum(repeats, np.maximum(ideal / sizes, 1.0))
         counts = (ideal * min(1.0, (usable / ideal).min())).astype(np.int64) // self.length
-        if counts.sum() > MOST:
-            raise OptionError(f"tokfmt mixes up to {MOST:,} instances (found {counts.sum():,})", name="source")
+        self._bound(int(counts.sum()))
         seed = stated(facts, "seed", tree.table.seed, f"{there}, below [[run.source]]")
         for k, (part, count) in enumerate(zip(parts, counts.tolist(), strict=True)):
             draw: NDArray[np.uint32] = np.resize(shuffled(len(part), seed + k).array, count)
