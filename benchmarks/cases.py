@@ -34,6 +34,7 @@ MODULES = (
     "merging",
     "scaling",
     "statistics",
+    "overlap",
     "two_jobs",
     "browsing",
     "training",
