@@ -134,23 +134,25 @@ class Values(Scattered):
     @property
     def byte_offsets(self) -> Offsets:
         """int64[items], the byte offset in the shard of the IDs of each item."""
-        if self._byte_offsets is None:
-            self._byte_offsets = self._looked_up(0, len(self.bounds) - 1)
-        return self._byte_offsets
+        return self._looked_up(0, len(self.bounds) - 1)
 
     def _looked_up(self, first: int, last: int) -> Offsets:
-        found = self.find(self.below, first, last)
-        lengths = np.diff(self.bounds[first : last + 1])
-        if found.byte_offsets is None or not np.array_equal(found.lengths, lengths):
-            raise CorruptError(self.path, "the lengths of items differ from the index or the heads of the items")
-        return found.byte_offsets
+        """Return the byte offsets of some items, each of which is compared once. -1 stands for others."""
+        if self._byte_offsets is None:
+            self._byte_offsets = np.full(len(self.bounds) - 1, -1, np.int64)
+        if (self._byte_offsets[first:last] < 0).any():
+            found = self.find(self.below, first, last)
+            lengths = np.diff(self.bounds[first : last + 1])
+            if found.byte_offsets is None or not np.array_equal(found.lengths, lengths):
+                raise CorruptError(self.path, "the lengths of items differ from the index or the heads of the items")
+            self._byte_offsets[first:last] = found.byte_offsets
+        return self._byte_offsets[first:last]
 
     def intervals(self, start: int, stop: int) -> tuple[Offsets, Offsets]:
         first = int(np.searchsorted(self.bounds, start, side="right")) - 1
         last = int(np.searchsorted(self.bounds, stop))
         bounds = np.clip(self.bounds[first : last + 1], start, stop)
-        in_part = self.few and self._byte_offsets is None
-        byte_offsets = self._looked_up(first, last) if in_part else self.byte_offsets[first:last]
+        byte_offsets = self._looked_up(first, last) if self.few else self.byte_offsets[first:last]
         starts = byte_offsets + bounds[:-1] - self.bounds[first:last]
         return starts, starts + np.diff(bounds)
 
