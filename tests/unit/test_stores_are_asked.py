@@ -58,6 +58,7 @@ ALLOWED = {
         ("os.path.dirname", "os.path.isfile", "os.path.realpath", "os.stat"), "sources beside a local dataset"
     ),
     "commands/compare/diff.py": {"open": OWN},
+    "commands/fleet.py": {"os.stat": "when local files were written"},
     "commands/convert/lines.py": {"File": OWN},
     "commands/convert/selection.py": {"open": OWN},
     "commands/convert/report.py": dict.fromkeys(
