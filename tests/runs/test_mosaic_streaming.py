@@ -126,7 +126,7 @@ def test_a_missing_fact_is_named_with_the_place_that_has_it(key, tmp_path):
         ({"choose": [0.1, 0.1, 0.1], "proportion": []}, "choose"),
         ({"choose": [1e12, 1, 1], "proportion": []}, "1,000,000,000,002"),
         ({"proportion": [1e308, 1e308, 1]}, "proportion"),
-        ({"batch_size": 2**31 - 2}, "4,294,967,292"),
+        ({"batch_size": 2**22, "num_workers": 2}, "8,388,608"),
         ({"num_workers": 65536, "batch_size": 1024}, "67,108,864"),
         ({"num_canonical_nodes": 3, "nodes": 2}, "num_canonical_nodes"),
     ],

@@ -1,6 +1,7 @@
 """When a sequence was read: `show --seen` of recipes and runs, against what each sample says of itself."""
 
 import json
+import tracemalloc
 from typing import Any
 
 import commands
@@ -45,8 +46,27 @@ def test_step_rank_and_epoch_of_a_run():
     home = RUNS / "megatron_core"
     words = ("--batch-size", 8, "--world-size", 2, *words_of({"root": home, "micro_batch_size": 2}))
     found = seen(home / "cache_blend", "harbour#3", *words)
-    assert [(one["step"], one["rank"], one["epoch"]) for one in found] == [(2, 1, 0), (31, 0, 1)]
+    assert [(one["step"], one["rank"], one["epoch"]) for one in found] == [(2, 1, 0), (31, 0, 0)]
     assert [one["step"] for one in seen(home / "cache_blend", "harbour#3", "--before", 31, *words)] == [2]
+
+
+def test_passes_count_input_tokens():
+    """A token that was only a last label has not been read before: it is the first input of the next window."""
+    home, before, truth = RUNS / "megatron_core", {}, []
+    record = recorded("megatron_core", "expected_blend_single.json")["samples"]
+    for number, sample in sorted(record.items(), key=lambda one: int(one[0])):
+        used = 0
+        for document, offset, length in sample["pieces"]:
+            inputs = (
+                range(offset, offset + min(length, 64 - used)) if (sample["source"], document) == ("meadow", 51) else ()
+            )
+            if inputs:
+                truth.append((int(number), max(before.get(token, 0) for token in inputs)))
+                before.update({token: before.get(token, 0) + 1 for token in inputs})
+            used += length
+    found = seen(home / "cache_blend", "meadow#51", *words_of({"root": home}))
+    assert [(one["sample"], one["epoch"]) for one in found] == truth
+    assert {epoch for _, epoch in truth} == {0, 1, 2}
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -117,3 +137,30 @@ def test_a_wrong_question_says_what_is_right(tmp_path, words, said):
     )
     done = commands.run("show", tmp_path / "mix.toml", *words, check=2)
     assert said in done.stderr
+
+
+TOTALS = [
+    ("nanotron_nanoset", 'framework = "nanoset"\ndataset_folders = ["data/harbour"]\nseed = 1\nsequence_length = 32\n'),
+    ("gpt_neox", 'framework = "gpt-neox"\ndata_path = ["data/meadow"]\norder = "40ns"\n'),
+    ("mosaic_streaming", 'framework = "mosaic-streaming"\nstreams = ["mds/harbour"]\nshuffle = true\nbatch_size = 8\n'),
+    ("litdata", 'framework = "litdata"\ninput_dir = "data/harbour"\nshuffle = true\nbatch_size = 8\n'),
+    ("megatron_core", 'cache = "cache_cyclic"\ndataloader_type = "cyclic"\n'),
+]
+
+
+@pytest.mark.parametrize(("of_set", "facts"), TOTALS, ids=[name for name, _ in TOTALS])
+def test_a_huge_total_is_an_error_that_names_it_before_memory_is_taken(of_set, facts, tmp_path):
+    source = "meadow" if of_set == "gpt_neox" else "harbour"
+    file = tmp_path / "run.toml"
+    file.write_text(
+        f'tokfmt = 1\n[run]\nroot = "{RUNS / of_set}"\n{facts}'.replace('"cache', f'"{RUNS / of_set}/cache')
+    )
+    file.write_text(file.read_text() + f"samples = {1 << 40}\n")
+    tracemalloc.start()
+    try:
+        done = commands.run("show", file, "--seen", f"{source}#3")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert done.returncode == 2 and "samples" in done.stderr
+    assert peak < 100 << 20

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tokfmt.mix.amounts import Amount, amounts_of
+    from tokfmt.mix.cache import columns, key_of
     from tokfmt.mix.documents import Documents, Span, TokenSource
     from tokfmt.mix.draft import TextRecipe
     from tokfmt.mix.fields import Ids, check_fields
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "amounts": ("Amount", "amounts_of"),
+    "cache": ("columns", "key_of"),
     "documents": ("Documents", "Span", "TokenSource"),
     "draft": ("TextRecipe",),
     "fields": ("Ids", "check_fields"),

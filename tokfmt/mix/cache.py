@@ -116,11 +116,12 @@ def columns(
 ) -> list[Column]:
     """Return arrays from the cache, or compute them and keep them there. `size_bytes` is an upper bound of the size of
     all arrays; small arrays are not kept, unless `keep`. `parts` computes them in parts. `unkept` receives a note if
-    they cannot be kept.
+    they cannot be kept. A name without a suffix of `_DTYPES` is one of int64.
     """
     if size_bytes > SMALL or keep:
+        files = [f"{key}-{name}" + ("" if "." in name else ".i64") for name in names]
         try:
-            return [Column(path=path) for path in _kept([f"{key}-{name}.i64" for name in names], parts)]
+            return [Column(path=path) for path in _kept(files, parts)]
         except (ConversionError, OSError) as error:  # for example, the home directory is read-only or full
             _note(error, unkept)
     return [Column(array) for array in _joined(parts(), len(names))]

@@ -5,22 +5,30 @@ An order may have 10^9 entries: nothing here reads a whole file unless it is sea
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import warnings
+from array import array as native
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.reader import windows
-from tokfmt.errors import CorruptError
+from tokfmt.errors import CorruptError, LoaderWarning
 from tokfmt.files.file import File, open_file
 from tokfmt.files.place import Place
 from tokfmt.formats.npy import header_of
+from tokfmt.mix import columns, key_of
+from tokfmt.wording import human_bytes
 
 Numbers = NDArray[np.int64]
+Parts = Iterator[Sequence[NDArray[Any]]]
+"""Parts of some arrays, one after another."""
 WINDOW = 1 << 22
 """Entries that a search holds at once."""
 _RANGE = 1 << 28  # numbers that the search for repeated ones holds
+_LONG = 1 << 22  # entries from which an array that is built again is kept
+_SECONDS, _BYTES = 1e-6, 64  # for each entry of such an array
 _NEAR = 1 << 12  # Entries between two that are asked for, which take less time to read than another read does.
 
 
@@ -50,6 +58,24 @@ class Held:
 
     def take(self, numbers: Numbers) -> Numbers:
         return self.array[numbers].astype(np.int64, copy=False)
+
+
+class Wrapped:
+    """Numbers of samples in their sources, each of which begins again at its end. `which` are the sources."""
+
+    def __init__(self, numbers: Integers, which: Integers, counts: Sequence[int]) -> None:
+        self.numbers, self.which, self.counts = numbers, which, np.array(counts, np.int64)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def read(self, first: int, last: int) -> Numbers:
+        found: Numbers = self.numbers.read(first, last) % self.counts[self.which.read(first, last)]
+        return found
+
+    def take(self, numbers: Numbers) -> Numbers:
+        found: Numbers = self.numbers.take(numbers) % self.counts[self.which.take(numbers)]
+        return found
 
 
 class Stored:
@@ -113,6 +139,26 @@ class Stored:
         self.file.close()
 
 
+def kept(facts: Sequence[object], count: int, names: Sequence[str], parts: Callable[[], Parts]) -> list[Held]:
+    """Return arrays of `count` entries that are built again, which the facts decide. Long ones are built once per
+    machine, after a note on what that takes, and kept in the cache.
+    """
+
+    def announced() -> Parts:
+        seconds, size = count * _SECONDS, human_bytes(count * _BYTES)
+        warnings.warn(
+            f"builds the order of {count:,} samples again, once: about {seconds:,.0f} s and up to {size} of memory",
+            LoaderWarning,
+            stacklevel=2,
+        )
+        yield from parts()
+
+    if count < _LONG:
+        empty = [np.empty(0, np.int64) for _ in names]
+        return [Held(np.concatenate(some)) for some in zip(empty, *parts(), strict=True)]
+    return [Held(one.array) for one in columns(key_of("order of a run", *facts), 8 * count, names, announced)]
+
+
 def stored_npy(path: Place, width: int = 1) -> Stored:
     """Open a `.npy` of integers. Nothing in it is evaluated, and no pickle is loaded."""
     file = open_file(path)
@@ -161,36 +207,44 @@ def are_equal(ours: Integers, theirs: Integers) -> bool:
 
 def random_permutation(count: int, seed: int) -> Numbers:
     """Return what `torch.randperm(count)` gives after `Generator.manual_seed(seed)`."""
+    return kept(("randperm", count, seed), count, ["permutation"], lambda: iter([[_permuted(count, seed)]]))[0].array
+
+
+def _permuted(count: int, seed: int) -> Numbers:
     bits = np.random.MT19937()
     seeded: Any = np.random.RandomState(seed & 0xFFFFFFFF).get_state(legacy=False)  # without SeedSequence
     bits.state = seeded
-    drawn = bits.random_raw(max(count - 1, 0)).astype(np.int64)
-    swaps = np.arange(len(drawn)) + drawn % np.arange(count, count - len(drawn), -1)
-    places = list(range(count))
-    for at, other in enumerate(swaps.tolist()):
-        places[at], places[other] = places[other], places[at]
-    return np.array(places, np.int64)
+    places = native("q", np.arange(count, dtype=np.int64).tobytes())
+    for a, b in windows(0, max(count - 1, 0), WINDOW):
+        swaps = np.arange(a, b) + bits.random_raw(b - a).astype(np.int64) % np.arange(count - a, count - b, -1)
+        for at, other in enumerate(swaps.tolist(), a):
+            places[at], places[other] = places[other], places[at]
+    return np.frombuffer(places, np.int64)
 
 
 def repeated(integers: Integers) -> tuple[int, int] | None:
     """Return the first and the last entry that no permutation has: one beyond the length, or one that an entry before
     has too; None of a permutation. Holds a byte for each of 2^28 numbers, and searches once for each such range.
     """
-    places = list[int]()
-    for low in range(0, len(integers), _RANGE):
-        seen = np.zeros(min(_RANGE, len(integers) - low), np.bool_)
-        for _, entries in searched(integers):
-            seen[entries[(entries >= low) & (entries < low + len(seen))] - low] = True
-        if not seen.all():
-            places += _places_of_repeated(integers, low, seen)
-    return (min(places), max(places)) if places else None
+    ranges = [(low, min(low + _RANGE, len(integers))) for low in range(0, len(integers), _RANGE)]
+    if all(_are_all_there(integers, *one) for one in ranges):
+        return None
+    places = [place for one in ranges for place in _places_of_repeated(integers, *one)]
+    return min(places), max(places)
 
 
-def _places_of_repeated(integers: Integers, low: int, seen: NDArray[np.bool_]) -> Iterator[int]:
-    seen[:] = False
+def _are_all_there(integers: Integers, low: int, high: int) -> bool:
+    seen = np.zeros(high - low, np.bool_)
+    for _, entries in searched(integers):
+        seen[entries[(entries >= low) & (entries < high)] - low] = True
+    return bool(seen.all())
+
+
+def _places_of_repeated(integers: Integers, low: int, high: int) -> Iterator[int]:
+    seen = np.zeros(high - low, np.bool_)
     for a, entries in searched(integers):
         beyond = (entries < 0) | (entries >= len(integers))
-        at = np.flatnonzero((entries >= low) & (entries < low + len(seen)))
+        at = np.flatnonzero((entries >= low) & (entries < high))
         numbers = entries[at] - low
         is_first = np.zeros(len(at), np.bool_)
         is_first[np.unique(numbers, return_index=True)[1]] = True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -15,9 +16,9 @@ from numpy.typing import NDArray
 
 from tokfmt.errors import OptionError
 from tokfmt.model.dataset import Dataset
-from tokfmt.runs.arrays import Held, Integers, Numbers, places_of
+from tokfmt.runs.arrays import Held, Integers, Numbers, Parts, kept, places_of
 from tokfmt.runs.facts import RunFacts
-from tokfmt.runs.order import Batches, Order, Pieces, RunSource
+from tokfmt.runs.order import Batches, Order, Pieces, RunSource, check_passes
 from tokfmt.wording import printable
 
 MOST = 1 << 28
@@ -38,9 +39,13 @@ def numbered(count: int) -> NDArray[np.uint32]:
 
 def shuffled(count: int, seed: int) -> Held:
     """Return the numbers below `count` as OLMo shuffles them."""
-    numbers = numbered(count)
-    np.random.Generator(np.random.PCG64(seed)).shuffle(numbers)
-    return Held(numbers)
+
+    def parts() -> Parts:
+        numbers = numbered(count)
+        np.random.Generator(np.random.PCG64(seed)).shuffle(numbers)
+        yield [numbers]
+
+    return kept(("PCG64", count, seed), count, ["shuffle.u32"], parts)[0]
 
 
 class Entries:
@@ -163,6 +168,18 @@ class EpochOrder(Order):
     def entries(self, epoch: int) -> Integers:
         """Return the entries of an epoch, in the order of steps: of the first one, those that the stretch has."""
 
+    def built(self, count: int, sizes: Sequence[Numbers], epoch: int, skipped: int = 0) -> Held:
+        """Return the table of an epoch of about `count` samples, which follows from the facts of the run and the sizes
+        of its files.
+        """
+        given = replace(self.given, samples=None, consumed=None, epoch=None, sample_in_epoch=None, pad_id=None)
+        key = (repr(given), *(some.tolist() for some in sizes), epoch, skipped)
+        return kept(key, count, ["epoch"], lambda: iter([[self.build(epoch, skipped)]]))[0]
+
+    def build(self, epoch: int, skipped: int) -> Numbers:
+        """Return the entries of an epoch after some, if they are built again with `built`."""
+        raise NotImplementedError
+
     def _entries(self, epoch: int) -> Integers:
         held = self._epoch  # another thread may replace it
         if held[0] != epoch:
@@ -194,6 +211,7 @@ class EpochOrder(Order):
 
     def seen(self, source: int, sequence: int, start: int, stop: int) -> Numbers:
         wanted = self.data.holding(source, sequence, start, stop)
+        check_passes(len(wanted), max(0, self.count - self.first - self.head) // self.per + 2)
         found = [begin + places_of(self._entries(epoch), wanted) for epoch, begin in self._begins()]
         samples = np.concatenate([np.empty(0, np.int64), *found])
         return samples[samples < self.count]

@@ -27,6 +27,7 @@ Framework = Literal[
     "megatron-core", "megatron-lm", "gpt-neox", "nanoset", "mosaic-streaming", "litdata", "olmo-core", "olmo"
 ]
 _MANY = 1 << 40
+_BATCH, _RANKS = 1 << 22, 1 << 20
 _T = TypeVar("_T")
 _DEPTH = 8  # levels of sources
 _LARGEST = 1e15  # sum of weights
@@ -44,11 +45,11 @@ class ReadOptions:
     root: str | None = option(None, "the folder in which relative paths of order files begin")
     order: str | None = option(None, "beginning of the name of the order file to read, if there are several")
     split: str = option("train", "train, valid or test")
-    batch_size: int | None = option(None, "samples of a step, over all ranks", minimum=1, maximum=INT32_MAX)
+    batch_size: int | None = option(None, "samples of a step, over all ranks", minimum=1, maximum=_BATCH)
     batch_schedule: tuple[str, ...] = option((), "SAMPLES:BATCH, with commas: the batch size from a number of samples")
     rampup: tuple[str, ...] = option((), "START,INCREMENT,SAMPLES: batch sizes that grow (rampup_batch_size)")
-    micro_batch_size: int = option(1, "samples of a micro batch of one rank", minimum=1, maximum=INT32_MAX)
-    world_size: int = option(1, "data-parallel ranks", minimum=1, maximum=INT32_MAX)
+    micro_batch_size: int = option(1, "samples of a micro batch of one rank", minimum=1, maximum=_BATCH)
+    world_size: int = option(1, "data-parallel ranks", minimum=1, maximum=_RANKS)
     consumed: int | None = option(None, "samples read before this stretch; auto: 0", minimum=0, maximum=_MANY)
     samples: int | None = option(None, "samples that the run asked for", minimum=1, maximum=_MANY)
     dataloader_type: Literal["single", "cyclic"] = option("single", "megatron: how the loader passes over samples")
@@ -78,7 +79,7 @@ class ReadOptions:
     )
     sampling_method: Literal["balanced", "fixed"] = option("balanced", "mosaic-streaming: balanced or fixed")
     batching_method: Literal["random", "stratified", "per_stream"] = option("random", "mosaic-streaming: how")
-    nodes: int = option(1, "mosaic-streaming, litdata: physical nodes", minimum=1, maximum=INT32_MAX)
+    nodes: int = option(1, "mosaic-streaming, litdata: physical nodes", minimum=1, maximum=_RANKS)
     num_workers: int | None = option(None, "mosaic-streaming, litdata: of a rank; auto: 1", minimum=1, maximum=1 << 16)
     input_dir: tuple[str, ...] = option((), "litdata: the folders, with commas")
     weights: tuple[str, ...] = option((), "litdata: the weights of several folders, with commas")

@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from tokfmt.core.findings import Finding, Problem
 from tokfmt.errors import CorruptError, FormatError, OptionError
 from tokfmt.model.dataset import Dataset
-from tokfmt.runs.arrays import WINDOW, Held, Numbers, places_of
+from tokfmt.runs.arrays import WINDOW, Held, Numbers, Wrapped, places_of
 from tokfmt.runs.facts import RunFacts, weights_of
 from tokfmt.runs.megatron_lm import IndexMap, index_maps, look_at
 from tokfmt.runs.megatron_samples import Blend, BlendOrder, Windows, megatron_source
-from tokfmt.runs.order import Batches, Order, Pieces, RunSource, largest_error
+from tokfmt.runs.order import Batches, Order, Pieces, RunSource, largest_error, repeated_by
 from tokfmt.wording import printable
 
 _OVERFLOW = "pack_until_overflow"
@@ -98,11 +98,11 @@ class GptNeoxOrder(BlendOrder):
                 windows[k] = Overflowing(k, of.seq_len, of.extra, of.dataset, *indexes, of.where)
             windows[k].count = max(0, len(windows[k].shuffle) - 1)
         which: Held | None = None
-        numbers: Held | None = None
+        numbers: Wrapped | None = None
         if len(windows) > 1:
-            counts = np.array([one.count for one in windows])
-            each, inner = largest_error([source.weight or 0.0 for source in self.sources], int(counts.sum()))
-            which, numbers = Held(each), Held(inner % counts[each])
+            counts = [one.count for one in windows]
+            which, inner = largest_error([source.weight or 0.0 for source in self.sources], sum(counts))
+            numbers = Wrapped(inner, which, counts)
             self.notes = ("the blend is in no file: it is built again from the weights",)
         self.load(Blend(windows, which, numbers))
         together = self.given.micro_batch_size * self.given.world_size
@@ -116,10 +116,7 @@ class GptNeoxOrder(BlendOrder):
     def seen(self, source: int, sequence: int, start: int, stop: int) -> Numbers:
         numbers = self.blend.holding(source, sequence, start, stop)
         numbers = numbers[(numbers >= self.begin) & (numbers < self.whole)] - self.begin
-        cycle = self.whole - self.begin
-        passes = -(-(self.count - self.first) // cycle)
-        found = self.first + (np.arange(passes)[:, None] * cycle + numbers).reshape(-1)
-        return found[found < self.count]
+        return self.first + repeated_by(self.whole - self.begin, numbers, 0, self.count - self.first)
 
     def look(self, *, deep: bool) -> Iterator[Finding | Problem]:
         for windows, one in zip(self.blend.windows, self.maps, strict=True):

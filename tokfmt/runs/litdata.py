@@ -90,7 +90,7 @@ class LitDataOrder(EpochOrder):
         self.data = Sequences(datasets, self.seq_len)
         if self.block is not None:
             self.data = Slices([(k, begins, sizes) for k, (sizes, begins) in enumerate(chunks)], self.block)
-        self.start(1, len(self._table(1)))
+        self.start(1, len(self._built(1)))
         self.facts = {"samples of an epoch": self.per, "workers of a rank": self.workers}
         if given.num_workers is None:
             self.notes = ("num_workers is not stated: 1, and the order depends on it",)
@@ -110,12 +110,14 @@ class LitDataOrder(EpochOrder):
         return (sizes if self.block is None else sizes // self.block), np.cumsum(sizes) - sizes
 
     def entries(self, epoch: int) -> Integers:
-        return Held(self._table(epoch)[self.skipped if epoch == self.epoch_of_start else 0 :])
+        return Held(self._built(epoch).array[self.skipped if epoch == self.epoch_of_start else 0 :])
 
     # Epochs
 
-    def _table(self, epoch: int) -> Numbers:
-        """Return the samples of an epoch, in the order of steps, -1 where a rank has none."""
+    def _built(self, epoch: int) -> Held:
+        return self.built(int(self.firsts[-1]), self.ends, epoch)
+
+    def build(self, epoch: int, skipped: int) -> Numbers:  # noqa: ARG002 - none are skipped
         folders = [self._dealt(k, epoch) for k in range(len(self.datasets))]
         streams = [self._mixed(ours) for ours in zip(*folders, strict=True)]  # of each worker, rank by rank
         ranks = [self._in_turn(streams[at : at + self.workers]) for at in range(0, len(streams), self.workers)]

@@ -26,7 +26,7 @@ from tokfmt.errors import CorruptError, FormatError, OptionError
 from tokfmt.files.file import names_in, read_whole
 from tokfmt.files.place import Place
 from tokfmt.model.dataset import Dataset
-from tokfmt.runs.arrays import Held, Integers, Numbers
+from tokfmt.runs.arrays import Held, Integers, Numbers, searched
 from tokfmt.runs.facts import RunFacts
 from tokfmt.runs.megatron_samples import Blend, BlendOrder, Windows, megatron_source, stale_or_repeated
 from tokfmt.runs.order import Order, RunSource, largest_error
@@ -233,10 +233,13 @@ class MegatronLmOrder(BlendOrder):
     def blended(self, counts: Sequence[int]) -> tuple[Held, Held]:
         """Return the blend of sources with so many samples, up to the first sample that one of them does not have."""
         which, numbers = largest_error([source.weight or 0.0 for source in self.sources], sum(counts))
-        beyond = np.flatnonzero(numbers >= np.array(counts)[which])
-        end = int(beyond[0]) if len(beyond) else len(which)
         self.notes = ("the blend is in no file: it is built again from the weights",)
-        return Held(which[:end]), Held(numbers[:end])
+        for a, inner in searched(numbers):
+            beyond = np.flatnonzero(inner >= np.array(counts)[which.read(a, a + len(inner))])
+            if len(beyond):
+                end = a + int(beyond[0])
+                return Held(which.array[:end]), Held(numbers.array[:end])
+        return which, numbers
 
     def look(self, *, deep: bool) -> Iterator[Finding | Problem]:
         for windows, one in zip(self.blend.windows, self.maps, strict=True):

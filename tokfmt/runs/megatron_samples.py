@@ -16,10 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.findings import Finding
+from tokfmt.core.reader import windows as cut
 from tokfmt.errors import CorruptError, FormatError, OptionError
 from tokfmt.files.place import Place
 from tokfmt.model.dataset import Dataset
 from tokfmt.runs.arrays import (
+    WINDOW,
     Held,
     Integers,
     Numbers,
@@ -29,9 +31,10 @@ from tokfmt.runs.arrays import (
     stored_npy,
 )
 from tokfmt.runs.facts import RunFacts
-from tokfmt.runs.order import Batches, Order, Pieces, RunSource, repeats
+from tokfmt.runs.order import Batches, Inputs, Order, Pieces, RunSource, check_passes, repeats
 from tokfmt.wording import printable
 
+_PASSES = 1 << 20  # of a cyclic loader
 _EMPTY = 1 << 20  # empty documents in a window, at most
 
 
@@ -193,6 +196,17 @@ class Blend:
         parts = [self.windows[k].pieces(inner[which == k], rows[which == k]) for k in sorted(set(which.tolist()))]
         return Pieces.joined(parts)
 
+    def located(self, numbers: Numbers) -> tuple[Numbers, NDArray[np.bool_]]:
+        """Return the sources of samples, and which of them are full: all but the last windows of sources."""
+        which, inner = np.zeros(len(numbers), np.int64), numbers
+        if self.which is not None and self._numbers is not None:
+            which, inner = self.which.take(numbers), self._numbers.take(numbers)
+        is_full = np.zeros(len(numbers), np.bool_)
+        for k, windows in enumerate(self.windows):
+            mine = which == k
+            is_full[mine] = windows.shuffle.take(inner[mine]) < len(windows.samples) - 2
+        return which, is_full
+
     def holding(self, source: int, sequence: int, start: int, stop: int) -> Numbers:
         """Return the numbers in the blend, ascending, of the samples that read some tokens of a sequence."""
         inner = [(k, one.holding(sequence, start, stop)) for k, one in enumerate(self.windows) if one.source == source]
@@ -217,18 +231,29 @@ class Cyclic:
                 name="micro_batch_size",
             )
         self._drawn: dict[tuple[int, int], Numbers] = {}
-        self._made = [np.empty((0, micro), np.int64) for _ in range(ranks)]
-        self._consumed = [consumed] * ranks
+        self._passes: dict[int, list[tuple[int, int]]] = {}  # of each rank: its first micro batch, samples before it
 
-    def micro_batches(self, rank: int, last: int) -> Numbers:
-        """Return the micro batches of a rank since the start, at least `last` of them: int64[n, micro]."""
-        while len(self._made[rank]) < last:
-            more = self._pass(rank, self._consumed[rank])
-            self._made[rank] = np.concatenate([self._made[rank], more])
-            self._consumed[rank] += len(more) * self.together
-            if not len(more):
-                self._consumed[rank] += self.together
-        return self._made[rank]
+    def numbers(self, rank: int, turns: Numbers, columns: Numbers) -> Numbers:
+        """Return the samples in columns of micro batches of a rank, which are counted since the start."""
+        passes = self._passes.setdefault(rank, [(0, self.consumed)])
+        while passes[-1][0] <= int(turns.max()):
+            first, consumed = passes[-1]
+            many = self._many(rank, consumed)
+            passes.append((first + many, consumed + max(many, 1) * self.together))
+        place = np.searchsorted([first for first, _ in passes], turns, side="right") - 1
+        found = np.empty(len(turns), np.int64)
+        for one in np.unique(place).tolist():
+            mine, (first, consumed) = place == one, passes[one]
+            found[mine] = self._pass(rank, consumed)[turns[mine] - first, columns[mine]]
+        return found
+
+    def _many(self, rank: int, consumed: int) -> int:
+        """Return the micro batches of a rank in the pass that it begins after so many samples."""
+        inside = consumed % (self.count - self.count % self.together)
+        if self.sharding:
+            return (self.count // self.together * self.micro - inside // self.ranks) // self.micro
+        rest = self.count // self.micro * self.micro - inside - rank
+        return max(0, -(-rest // self.ranks)) // self.micro
 
     def _pass(self, rank: int, consumed: int) -> Numbers:
         active = self.count - self.count % self.together
@@ -275,6 +300,11 @@ class BlendOrder(Order):
             )
             if given.samples is None:
                 raise OptionError("a cyclic loader never ends. Add samples=N, the samples of the run", name="samples")
+            if (given.samples - self.first) // blend.count > _PASSES:
+                raise OptionError(
+                    f"samples is more than {_PASSES:,} passes over the {blend.count:,} samples of the run",
+                    name="samples",
+                )
             self.count = given.samples
 
     def opened(self, path: Place, width: int = 1) -> Stored:
@@ -297,19 +327,33 @@ class BlendOrder(Order):
         found = np.empty(len(samples), np.int64)
         for one in np.unique(rank).tolist():
             mine = rank == one
-            made = self.loader.micro_batches(one, int(turn[mine].max()) + 1)
-            found[mine] = made[turn[mine], column[mine]]
+            found[mine] = self.loader.numbers(one, turn[mine], column[mine])
         return found
 
     def pieces(self, samples: Numbers) -> Pieces:
         return self.blend.pieces(self.numbers(samples))
 
+    def inputs(self, samples: Numbers) -> Inputs:
+        numbers = self.numbers(samples)
+        rows = np.flatnonzero(numbers >= 0)
+        if not self.is_packed:
+            return super().inputs(samples)
+        which, is_full = self.blend.located(numbers[rows])
+        short = super().inputs(samples[rows[~is_full]])
+        full = Inputs(rows[is_full], which[is_full], np.full(np.count_nonzero(is_full), self.seq_len))
+        parts = zip(full, short._replace(row=rows[~is_full][short.row]), strict=True)
+        return Inputs(*map(np.concatenate, parts))
+
     def seen(self, source: int, sequence: int, start: int, stop: int) -> Numbers:
         numbers = self.blend.holding(source, sequence, start, stop)
         if self.loader is None:
             return numbers
-        every = np.arange(self.first, self.count)
-        return every[np.isin(self.numbers(every), numbers)]
+        check_passes(len(numbers), (self.count - self.first) // max(self.blend.count, 1) + 2)
+        found = [np.empty(0, np.int64)]
+        for a, b in cut(self.first, self.count, WINDOW):
+            every = np.arange(a, b)
+            found.append(every[np.isin(self.numbers(every), numbers)])
+        return np.concatenate(found)
 
     def ranks(self, step: int) -> list[Numbers]:
         return self.in_micro_batches(step, self.given.micro_batch_size)

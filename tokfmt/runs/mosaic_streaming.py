@@ -79,7 +79,7 @@ class StreamingOrder(EpochOrder):
             )
         self.seq_len = given.sequence_length or longest_of(datasets)
         self.data = Sequences(datasets, self.seq_len)
-        self.start(0, len(self._table(0, 0)), lambda epoch, skipped: len(self._table(epoch, skipped)))
+        self.start(0, len(self._built(0, 0)), lambda epoch, skipped: len(self._built(epoch, skipped)))
         self.facts = {
             "shuffle": given.shuffle_algo if self.shuffled else "none",
             "canonical nodes": self.canonical,
@@ -89,7 +89,7 @@ class StreamingOrder(EpochOrder):
             self.notes = ("num_workers is not stated: 1, which may differ in the last steps of an epoch",)
 
     def entries(self, epoch: int) -> Integers:
-        return Held(self._table(epoch, self.skipped if epoch == self.epoch_of_start else 0))
+        return self._built(epoch, self.skipped if epoch == self.epoch_of_start else 0)
 
     # Streams
 
@@ -133,8 +133,10 @@ class StreamingOrder(EpochOrder):
                     samples.append(np.sort(begin + draw.choice(size, count % size, False)))
         return np.array(units, np.int64), np.concatenate(samples)
 
-    def _table(self, epoch: int, skipped: int) -> Numbers:
-        """Return the entries of an epoch after those that were read of it, in the order of steps."""
+    def _built(self, epoch: int, skipped: int) -> Held:
+        return self.built(int(self.chosen.sum()), self.shards, epoch, skipped)
+
+    def build(self, epoch: int, skipped: int) -> Numbers:
         given = self.given
         nodes, workers = given.nodes, given.num_workers or 1
         ranks, batch = self.world_size // nodes, self.batch // self.world_size

@@ -17,11 +17,11 @@ import numpy as np
 from tokfmt.errors import OptionError
 from tokfmt.files.place import Place
 from tokfmt.model.dataset import Dataset
-from tokfmt.runs.arrays import Numbers
+from tokfmt.runs.arrays import Numbers, kept, places_of
 from tokfmt.runs.epochs import stated
 from tokfmt.runs.facts import RunFacts, weights_of
 from tokfmt.runs.instances import Slices
-from tokfmt.runs.order import Batches, Order, Pieces, RunSource, largest_error
+from tokfmt.runs.order import Batches, Order, Pieces, RunSource, largest_error, repeated_by
 
 _SEED_OF_FILES = 42
 
@@ -71,26 +71,29 @@ class NanosetOrder(Order):
         weights = [count if one.weight is None else one.weight for count, one in zip(counts, read, strict=True)]
         if not sum(counts) or not min(counts):
             raise OptionError(f"a folder has no sample of {width:,} tokens", name="sequence_length")
-        which, numbers = largest_error(weights, sum(counts))
-        inner = numbers % self.slices.counts[which]
-        for entries in (which, inner):  # each by a generator of its own
-            np.random.RandomState(given.seed).shuffle(entries)
-        self.entries = self.slices.firsts[which] + inner
-        self.first, self.epoch = given.consumed or 0, len(which)
+        facts_of_order = ("nanoset", given.seed, *weights, *counts)
+        self.entries = kept(facts_of_order, sum(counts), ["entries"], lambda: iter([[self._entries(weights)]]))[0]
+        self.first, self.epoch = given.consumed or 0, len(self.entries)
         self.count = given.samples or self.first + self.epoch
         self.facts = {"samples of an epoch": self.epoch}
+
+    def _entries(self, weights: Sequence[float]) -> Numbers:
+        which, numbers = (one.array.copy() for one in largest_error(weights, self.slices.count))
+        inner = numbers % self.slices.counts[which]
+        for entries in (which, inner):  # each by a generator of its own
+            np.random.RandomState(self.given.seed).shuffle(entries)
+        found: Numbers = self.slices.firsts[which] + inner
+        return found
 
     def numbers(self, samples: Numbers) -> Numbers:
         return samples
 
     def pieces(self, samples: Numbers) -> Pieces:
-        return self.slices.pieces(self.entries[samples % self.epoch], np.arange(len(samples)))
+        return self.slices.pieces(self.entries.take(samples % self.epoch), np.arange(len(samples)))
 
     def seen(self, source: int, sequence: int, start: int, stop: int) -> Numbers:
-        entries = np.flatnonzero(np.isin(self.entries, self.slices.holding(source, sequence, start, stop)))
-        passes = np.arange(self.first // self.epoch, -(-self.count // self.epoch))
-        found: Numbers = (passes[:, None] * self.epoch + entries).reshape(-1)
-        return found[(found >= self.first) & (found < self.count)]
+        entries = places_of(self.entries, self.slices.holding(source, sequence, start, stop))
+        return repeated_by(self.epoch, entries, self.first, self.count)
 
     def ranks(self, step: int) -> list[Numbers]:
         first, last = self.batches.samples_of(step)

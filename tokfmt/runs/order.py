@@ -17,14 +17,17 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tokfmt.core.findings import Finding, Problem
+from tokfmt.core.reader import windows
 from tokfmt.errors import OptionError
 from tokfmt.files.place import Place
 from tokfmt.model.dataset import Dataset
-from tokfmt.runs.arrays import Integers, Numbers, Stored, repeated
+from tokfmt.runs.arrays import WINDOW, Held, Integers, Numbers, Parts, Stored, kept, repeated
 from tokfmt.runs.facts import ReadOptions
+
+_MOST = 1 << 31  # samples of a blend that is built again
+_READS = 1 << 20  # samples of an answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,14 @@ class RunSource:
     options: Mapping[str, object] = field(default_factory=dict)
     weight: float | None = None
     eos_id: int | None = None  # ends its documents, if its files have no index of them
+
+
+class Inputs(NamedTuple):
+    """The input tokens of some samples, int64[n] each, in the order of the samples."""
+
+    row: Numbers  # index of the sample among those asked for
+    source: Numbers
+    length: Numbers  # in tokens
 
 
 class Pieces(NamedTuple):
@@ -64,23 +75,56 @@ class Pieces(NamedTuple):
         return Pieces(*(column[order] for column in columns))
 
 
-def largest_error(weights: Sequence[float], size: int) -> tuple[NDArray[np.int16], Numbers]:
+def largest_error(weights: Sequence[float], size: int) -> tuple[Held, Held]:
     """Return the source of each sample of a blend, and its number there: the one that lags its weight most is next.
 
-    Megatron, GPT-NeoX and Nanoset mix so. It takes about a microsecond per sample.
+    Megatron, GPT-NeoX and Nanoset mix so.
     """
+    if size > _MOST:
+        raise OptionError(f"tokfmt builds blends of up to {_MOST:,} samples again (found {size:,})", name="samples")
     shares = np.array(weights, np.float64)
-    listed = (shares / shares.sum()).tolist()
-    taken, which, numbers = [0] * len(listed), np.empty(size, np.int16), np.empty(size, np.int64)
-    for i in range(size):
-        at = max(float(i), 1.0)
-        best, most = 0, listed[0] * at - taken[0]
-        for k in range(1, len(listed)):
-            if (error := listed[k] * at - taken[k]) > most:
-                best, most = k, error
-        which[i], numbers[i] = best, taken[best]
-        taken[best] += 1
+    which, numbers = kept(
+        ("blend", *map(float, weights), size),
+        size,
+        ["which.u16", "numbers.u32"],
+        lambda: _by_largest_error((shares / shares.sum()).tolist(), size),
+    )
     return which, numbers
+
+
+def _by_largest_error(shares: Sequence[float], size: int) -> Parts:
+    taken, others = [0] * len(shares), range(1, len(shares))
+    for first, last in windows(0, size, WINDOW):
+        which, numbers = [0] * (last - first), [0] * (last - first)
+        for i in range(first, last):
+            at = max(float(i), 1.0)
+            best, most = 0, shares[0] * at - taken[0]
+            for k in others:
+                if (error := shares[k] * at - taken[k]) > most:
+                    best, most = k, error
+            which[i - first], numbers[i - first] = best, taken[best]
+            taken[best] += 1
+        yield [np.array(which, np.uint16), np.array(numbers, np.uint32)]
+
+
+def repeated_by(cycle: int, numbers: Numbers, first: int, last: int) -> Numbers:
+    """Return the samples `first <= k < last`, ascending, that have one of these numbers in a loader that passes over
+    `cycle` samples again and again.
+    """
+    check_passes(len(numbers), (last - first) // cycle + 2)
+    passes = np.arange(first // cycle, -(-last // cycle) if len(numbers) else 0)
+    found: Numbers = (passes[:, None] * cycle + np.sort(numbers)).reshape(-1)
+    return found[(found >= first) & (found < last)]
+
+
+def check_passes(count: int, passes: int) -> None:
+    """Raise OptionError if a loader reads so many samples in so many passes that an answer would be too long."""
+    if count * passes > _READS:
+        raise OptionError(
+            f"tokens of this sequence were read in more than {_READS:,} samples, in {passes:,} passes. State how many "
+            "samples the run read: samples=N below [run], or --from-opt samples=N",
+            name="samples",
+        )
 
 
 class Batches:
@@ -203,9 +247,10 @@ class Order(ABC):
     def pieces(self, samples: Numbers) -> Pieces:
         """Return the pieces of samples, in order. The lengths of a full sample sum to `seq_len + extra`."""
 
-    def inputs(self, samples: Numbers) -> Pieces:
-        """Return the pieces of the input tokens of samples: those of a sample have at most `seq_len` tokens."""
-        return self.pieces(samples).cut(self.seq_len)
+    def inputs(self, samples: Numbers) -> Inputs:
+        """Return how many input tokens samples have of sources; a sample has at most `seq_len`."""
+        pieces = self.pieces(samples).cut(self.seq_len)
+        return Inputs(pieces.row, pieces.source, pieces.length)
 
     @abstractmethod
     def seen(self, source: int, sequence: int, start: int, stop: int) -> Numbers:

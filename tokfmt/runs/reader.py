@@ -124,19 +124,21 @@ class RunReader(TokenReader):
         start, stop = map(int, (array[0] for array in self.datasets[source].spans.extents(sequence, sequence + 1)[:2]))
         samples = self.order.seen(source, sequence, start, stop)
         samples = samples[(samples >= self.order.first) & (samples < self.order.count)]
-        reads, before = list[Reads](), np.zeros(max(stop - start, 1), np.int32)
+        reads, before = list[Reads](), np.zeros((2, max(stop - start, 1)), np.int32)  # as inputs, and as last labels
         pieces, numbers = self.order.pieces(samples), self.order.numbers(samples)
         low, high = np.maximum(pieces.start, start), np.minimum(pieces.start + pieces.length, stop)
+        inputs = np.clip(pieces.start + pieces.cut(self.seq_len).length, low, np.maximum(low, high))
         holds = (pieces.source == source) & (low < high)
         for row in np.unique(pieces.row[holds]).tolist():
-            sample, passes = int(samples[row]), 0
+            sample, passes = int(samples[row]), [0]
             mine = holds & (pieces.row == row)
-            for a, b in zip((low[mine] - start).tolist(), (high[mine] - start).tolist(), strict=True):
-                passes = max(passes, int(before[a:b].max()))
-                before[a:b] += 1
+            for a, b, c in zip(*((ends[mine] - start).tolist() for ends in (low, inputs, high)), strict=True):
+                passes.append(int(before[0, a:b].max()) if b > a else int(before[1, b:c].max()))
+                before[0, a:b] += 1
+                before[1, b:c] += 1
             step = self.order.batches.step_of(sample) if self.order.batches.is_known else None
             rank = None if step is None else self.rank_of(step, sample)
-            reads.append(Reads(sample, int(numbers[row]), step, rank, passes))
+            reads.append(Reads(sample, int(numbers[row]), step, rank, max(passes)))
         return reads
 
     def rank_of(self, step: int, sample: int) -> int | None:

@@ -60,9 +60,10 @@ def _parts(
     reader: Samples | RunReader, first: int, last: int, progress: Progress
 ) -> Iterator[tuple[Numbers, Numbers, Numbers]]:
     """Yield the parts of windows of samples, that are not empty: index of the sample, source, input tokens."""
+    progress.phase("counting", last - first, "samples")
     for a, b in windows(first, last, _WINDOW):
         if isinstance(reader, RunReader):
-            row, source, _, length = reader.order.inputs(np.arange(a, b) + reader.order.first)
+            row, source, length = reader.order.inputs(np.arange(a, b) + reader.order.first)
         else:
             row, source, _, start, stop = reader.table(np.arange(a, b))
             length = stop - start
