@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tokfmt.errors import LoaderWarning
-from tokfmt.runs import arrays
 from tokfmt.runs.arrays import Held, Wrapped, kept, random_permutation, repeated
 
 
@@ -20,14 +19,9 @@ def test_entries_that_no_permutation_has(entries):
 
 @given(st.permutations(range(40)), st.integers(0, 39))
 def test_ranges_of_numbers_are_searched_one_after_another(entries, place):
-    before = arrays._RANGE
-    try:
-        arrays._RANGE = 7
-        assert repeated(Held(np.array(entries))) is None
-        entries[place] = entries[0]
-        assert repeated(Held(np.array(entries))) == ((place, place) if place else None)
-    finally:
-        arrays._RANGE = before
+    assert repeated(Held(np.array(entries)), 7) is None
+    entries[place] = entries[0]
+    assert repeated(Held(np.array(entries)), 7) == ((place, place) if place else None)
 
 
 @pytest.mark.parametrize(("count", "seed"), [(0, 1), (1, 1), (2, 3), (1000, 2**33 + 5)])
@@ -43,7 +37,6 @@ def test_the_permutation_of_torch(count, seed):
 
 def test_a_long_array_is_announced_and_built_once(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(arrays, "_LONG", 1 << 17)
     made, count = [], 1 << 18
 
     def parts():
@@ -52,15 +45,15 @@ def test_a_long_array_is_announced_and_built_once(tmp_path, monkeypatch):
             yield [np.arange(first, first + (1 << 16), dtype=np.uint32)]
 
     with pytest.warns(LoaderWarning, match="262,144"):
-        (built,) = kept(("a", 1), count, ["numbers.u32"], parts)
+        (built,) = kept(("a", 1), count, ["numbers.u32"], parts, least=1 << 17)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        (again,) = kept(("a", 1), count, ["numbers.u32"], parts)
+        (again,) = kept(("a", 1), count, ["numbers.u32"], parts, least=1 << 17)
     assert len(made) == 1 and np.array_equal(built.read(0, count), np.arange(count))
     assert np.array_equal(again.take(np.array([5, 77_777])), [5, 77_777])
     assert sum(path.stat().st_size for path in tmp_path.rglob("*.u32")) == 4 * count
     with pytest.warns(LoaderWarning):
-        kept(("a", 2), count, ["numbers.u32"], parts)
+        kept(("a", 2), count, ["numbers.u32"], parts, least=1 << 17)
     assert len(made) == 2
 
 

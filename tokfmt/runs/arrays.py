@@ -26,8 +26,6 @@ Parts = Iterator[Sequence[NDArray[Any]]]
 """Parts of some arrays, one after another."""
 WINDOW = 1 << 22
 """Entries that a search holds at once."""
-_RANGE = 1 << 28  # numbers that the search for repeated ones holds
-_LONG = 1 << 22  # entries from which an array that is built again is kept
 _SECONDS, _BYTES = 1e-6, 64  # for each entry of such an array
 _NEAR = 1 << 12  # Entries between two that are asked for, which take less time to read than another read does.
 
@@ -139,9 +137,11 @@ class Stored:
         self.file.close()
 
 
-def kept(facts: Sequence[object], count: int, names: Sequence[str], parts: Callable[[], Parts]) -> list[Held]:
-    """Return arrays of `count` entries that are built again, which the facts decide. Long ones are built once per
-    machine, after a note on what that takes, and kept in the cache.
+def kept(
+    facts: Sequence[object], count: int, names: Sequence[str], parts: Callable[[], Parts], *, least: int = 1 << 22
+) -> list[Held]:
+    """Return arrays of `count` entries that are built again, which the facts decide. From `least` entries on, they are
+    built once per machine, after a note on what that takes, and kept in the cache.
     """
 
     def announced() -> Parts:
@@ -153,7 +153,7 @@ def kept(facts: Sequence[object], count: int, names: Sequence[str], parts: Calla
         )
         yield from parts()
 
-    if count < _LONG:
+    if count < least:
         empty = [np.empty(0, np.int64) for _ in names]
         return [Held(np.concatenate(some)) for some in zip(empty, *parts(), strict=True)]
     return [Held(one.array) for one in columns(key_of("order of a run", *facts), 8 * count, names, announced)]
@@ -222,11 +222,11 @@ def _permuted(count: int, seed: int) -> Numbers:
     return np.frombuffer(places, np.int64)
 
 
-def repeated(integers: Integers) -> tuple[int, int] | None:
+def repeated(integers: Integers, most: int = 1 << 28) -> tuple[int, int] | None:
     """Return the first and the last entry that no permutation has: one beyond the length, or one that an entry before
-    has too; None of a permutation. Holds a byte for each of 2^28 numbers, and searches once for each such range.
+    has too; None of a permutation. Holds a byte for each of `most` numbers, and searches once for each such range.
     """
-    ranges = [(low, min(low + _RANGE, len(integers))) for low in range(0, len(integers), _RANGE)]
+    ranges = [(low, min(low + most, len(integers))) for low in range(0, len(integers), most)]
     if all(_are_all_there(integers, *one) for one in ranges):
         return None
     places = [place for one in ranges for place in _places_of_repeated(integers, *one)]
