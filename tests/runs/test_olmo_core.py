@@ -277,3 +277,50 @@ LEAF = "[[run.source.source]]\npaths = ['data/harbour.npy']\n"
 def test_a_wrong_fact_is_named(name, wrong, word, tmp_path):
     done = commands.run("info", described(tmp_path, name, work_of(name), **wrong))
     assert done.returncode in (2, 3) and word in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("start", [{"consumed": 46 * 8}, {"epoch": 2, "sample_in_epoch": 7 * 8}])
+def test_a_stretch_begins_where_its_facts_say(start, tmp_path):
+    """By the samples before it, or by the state of the data loader in the checkpoint."""
+    run = described(tmp_path, "fsl", work_of("fsl"), world_size=4, samples=10**3, **start)
+    for step, ranks in steps_of("fsl")[46:]:
+        assert read_by_ranks(run, step) == ranks
+    assert commands.run("show", run, "--step", 45).returncode == 2
+
+
+@pytest.mark.parametrize("start", [{"consumed": 4}, {"epoch": 1, "sample_in_epoch": 12 * 8}])
+def test_a_stretch_of_variable_lengths_begins_at_a_batch(start, tmp_path):
+    steps = steps_of("vsl_natural")
+    before = sum(map(len, steps[0][1])) if "consumed" in start else None
+    start = start if before is None else {"consumed": before}
+    run = described(tmp_path, "vsl_natural", work_of("vsl_natural"), world_size=2, **start)
+    for step, ranks in steps[1 if before else 12 : 35 : 7]:
+        assert read_by_ranks(run, step) == ranks
+    assert commands.run("show", run, "--step", 0 if before else 11).returncode == 2
+
+
+def test_order_files_beside_the_tokens_are_not_tokens(tmp_path):
+    for path in [HOME / "data" / "harbour.npy", *work_of("fsl").iterdir()]:
+        shutil.copy(path, tmp_path)
+    done = commands.run("info", tmp_path, "--from-opt", "width=2", "--json", check=0)
+    document = json.loads(done.stdout)
+    assert document["format"] == "olmo" and document["stored_tokens"] == 12496
+    assert any("olmo-core" in note for note in document["notes"])
+
+
+def test_a_run_is_converted_and_counted_by_source(tmp_path):
+    run = described(tmp_path, "composable_inter_source", work_of("composable_inter_source"), world_size=2)
+    samples = recorded("olmo_core", "expected_composable_inter_source.json")["samples"]
+    numbers = [
+        number
+        for _, ranks in steps_of("composable_inter_source")[:2]
+        for places in zip(*ranks, strict=True)
+        for number in places
+    ]
+    commands.run("convert", run, tmp_path / "out.jsonl", "--select", "0:16", check=0)
+    lines = [json.loads(line)["input_ids"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert lines == [samples[str(number)]["tokens"] for number in numbers]
+    done = commands.run("stats", run, "--select", "0:16", "--json", check=0)
+    drawn = [samples[str(number)]["reads"][0][0] for number in numbers]
+    found = {one["name"]: one["samples"] for one in json.loads(done.stdout)["sources"]}
+    assert found == {name: drawn.count(name) for name in ("harbour", "meadow", "lantern")}
