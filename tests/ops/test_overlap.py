@@ -256,6 +256,14 @@ def test_another_tokenizer_is_refused(tmp_path):
         tokfmt.overlap(pack, CORPUS, by="tokens", tokenizer=str(tmp_path / "other"))
 
 
+def test_a_tokenizer_without_an_id_is_refused(tmp_path):
+    corpus = ids(tmp_path / "c.jsonl", [[1, 60_000]])
+    tokfmt.convert(corpus, tmp_path / "c.npy", to_eos=0)
+    for by in ("words", "tokens"):
+        with pytest.raises(TokenizerMismatchError):
+            tokfmt.overlap(tmp_path / "c.npy", CORPUS, by=by, tokenizer=str(TOKENIZER))
+
+
 def test_rows_of_the_list_replace_only_a_list(tmp_path):
     corpus = lines(tmp_path / "c.jsonl", ["one two"])
     with pytest.raises(TokfmtError):

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tokfmt.base.threads import in_threads
 from tokfmt.core.chats import said_in
 from tokfmt.core.ragged import Offsets, Ragged
-from tokfmt.core.reader import TokenReader, batches, windows
+from tokfmt.core.reader import WINDOW, TokenReader, batches, windows
 from tokfmt.core.records import Block, RecordBatch, RecordReader, RecordView
 from tokfmt.errors import FormatError, OptionError, reword
 from tokfmt.files.named import place_named
@@ -29,7 +29,7 @@ from tokfmt.source.discover import dataset_paths
 from tokfmt.source.ingest import encoder_of, ingested
 from tokfmt.source.open import open_dataset
 from tokfmt.source.request import Reading, SourceRequest, option_names
-from tokfmt.source.stored import Source, agreed_tokenizer, manifest_tokenizer
+from tokfmt.source.stored import Source, agreed_tokenizer, manifest_tokenizer, unknown_id
 from tokfmt.text.decoded import DecodedRecords
 from tokfmt.text.filter_rules import DocumentMatcher, FilterRules, OverlapRules
 from tokfmt.text.ingest import encoded_batches
@@ -99,7 +99,10 @@ class Comparison:
                     f"{path}: holds token IDs, and words are compared. Add --tokenizer, or use --by tokens"
                 )
             axis = ingested(reader, None) if isinstance(reader, RecordReader) else reader
+            _check_ids(axis, source.paths[0], handle)
             return DecodedRecords(axis, source.paths[0], handle.decoder(lenient=True))
+        elif self.tokenizer is not None and not isinstance(reader, RecordReader):
+            _check_ids(reader, source.paths[0], self.tokenizer)
         return reader
 
     def read(self, records: RecordReader, block: Block) -> Iterator[Sequence[str] | Ragged]:
@@ -124,6 +127,14 @@ class Comparison:
             return reader.record(number)
         ids: list[int] = reader.tokens(*reader.offsets(number, number + 1).tolist()).tolist()
         return ids
+
+
+def _check_ids(axis: TokenReader, path: Place, handle: TokenizerHandle) -> None:
+    """Raise TokenizerMismatchError if the tokenizer lacks one of the first IDs."""
+    tokens = axis.tokens(0, min(WINDOW, axis.info.tokens))
+    lacking = tokens[handle.ids.lacks(tokens)]
+    if len(lacking):
+        raise unknown_id(path, handle.name, handle.ids, int(lacking.max()))
 
 
 def open_evals(rules: OverlapRules, tokenizer: TokenizerHandle | None = None) -> list[Source]:
