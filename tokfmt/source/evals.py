@@ -120,14 +120,6 @@ class Comparison:
             every = batches(reader, 0, reader.info.sequences)
         return itertools.chain.from_iterable(every)
 
-    def item(self, source: Source, number: int) -> str | list[int]:
-        """Return an item as it is shown: its text if it has one, else its token IDs."""
-        reader = self.readable(source)
-        if isinstance(reader, RecordReader):
-            return reader.record(number)
-        ids: list[int] = reader.tokens(*reader.offsets(number, number + 1).tolist()).tolist()
-        return ids
-
 
 def _check_ids(axis: TokenReader, path: Place, handle: TokenizerHandle) -> None:
     """Raise TokenizerMismatchError if the tokenizer lacks one of the first IDs."""

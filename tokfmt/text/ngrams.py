@@ -210,17 +210,17 @@ class Matcher:
         return self.in_texts([self.decoder.decode(one) for one in ids])
 
 
-def of_tokens(items: Iterable[Tokens], n: int) -> NgramIndex:
-    """Return the n-grams of items of token IDs."""
+def of_tokens(items: Iterable[Tokens], n: int, base: int | None = None) -> NgramIndex:
+    """Return the n-grams of items of token IDs. `base` is the odd number of the hashes."""
     every = list(items)
     dtype = np.result_type(np.uint16, *{one.dtype for one in every})
     ids = np.concatenate([np.empty(0, dtype), *every])
-    return _indexed(ids, offsets_of([len(one) for one in every]), n, _odd(), None, lambda a, b: ids[a:b])
+    return _indexed(ids, offsets_of([len(one) for one in every]), n, base or _odd(), None, lambda a, b: ids[a:b])
 
 
-def of_texts(texts: Iterable[str], n: int) -> NgramIndex:
-    """Return the n-grams of texts."""
-    vocabulary, base = dict[bytes, int](), _odd()
+def of_texts(texts: Iterable[str], n: int, base: int | None = None) -> NgramIndex:
+    """Return the n-grams of texts. `base` is the odd number of the hashes."""
+    vocabulary, base = dict[bytes, int](), base or _odd()
     ids, keys, lengths = [np.empty(0, np.uint32)], [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
     left = iter(texts)
     while some := list(itertools.islice(left, _TOGETHER)):

@@ -118,7 +118,7 @@ def _overlap(request: OverlapRequest, progress: Progress, *, every_end: bool) ->
     groups = groups_of(index)
     regions = list(_regions(readers))
     totals = Totals(index, groups, items, len(corpora))
-    key = _key(request, items, before, len(regions))
+    key = _key(index, items, before, len(regions))
     task = task_of(request.task) if request.task is not None else None
     if request.finish:
         _merge(request, totals, key)
@@ -240,12 +240,14 @@ def _search(job: _Job, region: _Region) -> Part:
     return part._replace(region=region.number, corpus=region.corpus, documents=count, size=_size(region))
 
 
-def _key(request: OverlapRequest, items: Sequence[int], before: Mapping[Place, Identity], regions: int) -> str:
-    """Return what the tasks of one search have in common."""
-    from xxhash import xxh3_128_hexdigest
+def _key(index: NgramIndex, items: Sequence[int], before: Mapping[Place, Identity], regions: int) -> str:
+    """Return a digest of what the tasks of one search have in common: evals, sizes of files, regions."""
+    from xxhash import xxh3_128
 
-    rules = (request.rules.ngram, request.rules.by, request.rules.field, request.tokenizer)
-    return xxh3_128_hexdigest(repr((rules, list(items), [one.size for one in before.values()], regions)).encode())
+    digest = xxh3_128(repr((index.n, list(items), [one.size for one in before.values()], regions)).encode())
+    for part in (index.ids.data, index.bounds.data, b" ".join(index.vocabulary or ())):
+        digest.update(part)
+    return str(digest.hexdigest())
 
 
 def _part(request: OverlapRequest, task: Task) -> Place:
