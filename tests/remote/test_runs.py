@@ -22,6 +22,10 @@ SETS = {
     "sequence_length = 32\n",
     "mosaic_streaming": 'framework = "mosaic-streaming"\nstreams = ["mds/harbour", "mds/meadow"]\nshuffle = true\n',
     "litdata": 'framework = "litdata"\ninput_dir = "data/harbour"\nshuffle = true\nnum_workers = 2\n',
+    "olmo1": 'framework = "olmo"\npaths = ["data/harbour.npy", "data/meadow.npy"]\ndtype = "uint16"\nsequence_length = 64\n'
+    "drop_last = true\nseed = 7\neos_token_id = 0\n",
+    "olmo_core": 'framework = "olmo-core"\ncache = "work_packed_truncate"\ndtype = "uint16"\neos_token_id = 0\n'
+    'paths = ["data/harbour.npy", "data/meadow.npy", "data/lantern.npy"]\n',
 }
 QUESTIONS = [
     ("show", "--step", 3, "--json"), ("show", "--seen", "harbour#3", "--json"), ("stats", "--select", "20:60", "--json"),

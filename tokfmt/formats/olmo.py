@@ -140,8 +140,9 @@ class Olmo(FlatFormat):
     stores = "sequences in order, empty ones too; label masks; IDs up to 2^63-1"
     cannot_store = "sequences that contain the separator"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
-    pattern, unreadable, masked = r"(?!labels_mask|global_indices|(?:labels|attention_mask)\.npy|[._]).+\.npy", "TF701", "TF706"
-    other_index, inspection = "TF707", OlmoInspection
+    # masks, and the order files of a run, are not tokens
+    pattern = r"(?!labels_mask|global_indices|(?:labels|attention_mask)\.npy|[._]).+\.npy"
+    unreadable, masked, other_index, inspection = "TF701", "TF706", "TF707", OlmoInspection
     suffixes, member = (".npy", ".csv.gz"), "X.npy with raw tokens"
     entries = ("*.csv.gz",)
 

@@ -22,7 +22,6 @@ from tokfmt.files.place import Place
 from tokfmt.model.dataset import Dataset
 from tokfmt.runs.arrays import (
     WINDOW,
-    Held,
     Integers,
     Numbers,
     Stored,
@@ -50,19 +49,6 @@ def sizes_of(dataset: Dataset) -> Numbers:
     """Return the length of each sequence with its separator."""
     starts, stops = dataset.spans.extents(0, dataset.spans.count)[:2]
     return stops - starts
-
-
-def sample_index(lengths: Numbers, seq_len: int, extra: int, windows: int) -> Numbers:
-    """Return where windows begin, int64[windows + 1, 2]: a place in the document index, and a token there."""
-    ends = np.cumsum(lengths)
-    at = np.arange(windows + 1, dtype=np.int64) * seq_len
-    wanted = at + extra
-    place = np.minimum(np.searchsorted(ends, wanted, side="left"), max(len(ends) - 1, 0))
-    offset = at - (ends[place] - lengths[place])
-    over = wanted > ends[-1] if len(ends) else np.zeros(len(at), np.bool_)
-    offset[over] = lengths[-1] - extra if len(lengths) else 0
-    place[0] = offset[0] = 0
-    return np.column_stack([place, offset])
 
 
 @dataclass(slots=True)
@@ -138,43 +124,6 @@ class Windows:
             else:
                 high = middle
         return low
-
-
-def rebuilt(
-    sizes: Numbers, bounds: tuple[int, int], asked: int | None, seq_len: int, extra: int, seed: int, *, separate: bool
-) -> tuple[Held, Held, Held]:
-    """Return the document index, the sample index and the shuffle index as Megatron builds them.
-
-    `bounds` are the documents of the split. With `separate`, the last epoch may be shuffled by itself.
-    """
-    numbers = np.arange(*bounds, dtype=np.int32)
-    per = int(sizes[bounds[0] : bounds[1]].sum())
-    epochs = 1
-    if asked is not None:
-        epochs = max(1, -(-(asked * seq_len + extra) // per))
-        while epochs > 1 and (epochs - 1) * per >= asked * seq_len + extra:
-            epochs -= 1
-    first, apart = 0, False
-    if separate and epochs > 1 and asked is not None:
-        first = ((epochs - 1) * per - extra) // seq_len
-        apart = (asked - first) < int(0.80 * ((per - extra) // seq_len))
-    state = np.random.RandomState(seed)
-
-    def block(count: int) -> NDArray[np.int32]:
-        drawn = np.tile(numbers, count)
-        state.shuffle(drawn)
-        return drawn
-
-    documents = np.concatenate([block(epochs - 1), block(1)]) if apart else block(epochs)
-    count = (epochs * per - extra) // seq_len
-    samples = sample_index(sizes[documents].astype(np.int64), seq_len, extra, count)
-    parts = [(0, first), (first, count)] if apart else [(0, count)]
-    shuffles = list[NDArray[np.uint32]]()
-    for a, b in parts:
-        drawn = np.arange(a, b, dtype=np.uint32)
-        state.shuffle(drawn)
-        shuffles.append(drawn)
-    return Held(documents), Held(samples), Held(np.concatenate(shuffles))
 
 
 class Blend:
