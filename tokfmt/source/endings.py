@@ -6,7 +6,8 @@ A command that reads a few sequences looks at few places, any other one at 4,096
     whole    64 runs of 64 neighbors, spread over the dataset               the last ones
     few      all of a dataset of 2^20 tokens; else those that end in the    up to 2^16 in each run
              last 2^16 tokens of 4 runs of up to 1,024, one of them at the
-             sequences that the command reads
+             sequences that the command reads; of 2 runs where parts of files
+             are decoded to read a token
 """
 
 from __future__ import annotations
@@ -18,19 +19,22 @@ from tokfmt.model.separator import Runs
 from tokfmt.model.spans import Spans
 
 _TOKENS = 1 << 16
-_FEW, _RUN_OF_FEW, _LEAST = 4, 1024, 8
+_FEW, _FEW_DECODED, _RUN_OF_FEW, _LEAST = 4, 2, 1024, 8
 LITTLE = 1 << 20
 """Tokens of a dataset that a `few` look reads wholly, at most."""
 
 
-def few_runs(spans: Spans, info: Info, max_sequences: int | None) -> Runs:
-    """Return the runs of the `few` look, one of which has the last of the `max_sequences` that are read."""
+def few_runs(spans: Spans, info: Info, max_sequences: int | None, *, decoded: bool) -> Runs:
+    """Return the runs of the `few` look, one of which has the last of the `max_sequences` that are read. If parts of
+    files are `decoded` to read a token of them, there are two.
+    """
     if max(info.tokens, info.sequences) <= LITTLE:
         return [(0, info.sequences)][: info.sequences]
-    runs = _spread(info.sequences, _FEW)
+    few = _FEW_DECODED if decoded else _FEW
+    runs = _spread(info.sequences, few)
     last = info.sequences if max_sequences is None else min(max_sequences, info.sequences)
     if not any(a < last <= b for a, b in runs):
-        runs = sorted([*_spread(info.sequences, _FEW - 1), (max(0, last - _RUN_OF_FEW), last)])
+        runs = sorted([*_spread(info.sequences, few - 1), (max(0, last - _RUN_OF_FEW), last)])
     return [_short(spans, *run) for run in runs]
 
 

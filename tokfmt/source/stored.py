@@ -426,7 +426,7 @@ def decided(
         by_file = Separator(info.eos_id, info.eos_from or "format") if info.eos_id is not None else None
         return by_request or by_file or by_tokenizer, None
     dataset = from_reader(stored, path=path)
-    runs = few_runs(dataset.spans, info, max_sequences) if few else None
+    runs = few_runs(dataset.spans, info, max_sequences, decoded=stored.decoded_parts > 0) if few else None
     ends = sample_ends(dataset.axis, dataset.spans, runs)
     if stated is None and info.eos_id is not None:
         stated = Statement(info.eos_id, "file")
@@ -591,7 +591,11 @@ def _of_rows(stored: TokenReader, separator: Separator, path: Place, *, few: boo
     if not info.tokens or info.layout is not Layout.DOCUMENTS or {info.eos_id, info.free_of} != {None}:
         return None
     dataset = from_reader(stored, path=path)
-    ends = sample_ends(dataset.axis, dataset.spans, few_runs(dataset.spans, info, None) if few else None)
+    ends = sample_ends(
+        dataset.axis,
+        dataset.spans,
+        few_runs(dataset.spans, info, None, decoded=stored.decoded_parts > 0) if few else None,
+    )
     return named(dataset, eos_id, ends) if ends.counts[eos_id] else None
 
 
