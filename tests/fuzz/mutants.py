@@ -68,6 +68,10 @@ def goldens(format_, home):
     found = []
     if format_ == "text":
         return made_text(home)
+    if format_ == "run":
+        import run_mutants
+
+        return run_mutants.homes(FIXTURES, home)
     columns = (FIXTURES / "parquet").rglob("*.parquet" if format_ == "parquet" else "*.arrow")
     for path in sorted(columns if format_ in ("parquet", "arrow") else (FIXTURES / format_).iterdir()):
         if format_ == "arrow" and path.parent.name in ("save_to_disk", "train", "selected"):
@@ -126,6 +130,10 @@ def made_jsonl(home):
 
 def files_of(path):
     """The files whose damage the dataset may show; its index counts as well."""
+    if path.name == "run.toml":
+        import run_mutants
+
+        return run_mutants.files_of(path)
     if path.is_dir():
         return sorted(p for p in path.rglob("*") if p.is_file())
     return [p for p in (path, path.with_suffix(".idx")) if p.exists()]
@@ -182,6 +190,10 @@ def read(format_, path, rng):
             options=rng.choice(OPTIONS.get(format_, [{}])) if format_ else {}, jobs=1, allow_loss=["fields", "null-rows"],
         )  # fmt: skip
         reader = source.reader
+        if format_ == "run":
+            import run_mutants
+
+            return run_mutants.read_run(reader, rng)
         if isinstance(reader, RecordReader):
             if reader.info.kind == "text":
                 for block in reader.blocks(1 << 12):
@@ -212,6 +224,7 @@ def check(format_, path, deep):
     from tokfmt.commands.check import check as checked
     from tokfmt.source.request import SourceRequest
 
+    deep = deep and not (format_ == "run" and b"samples" in path.read_bytes())  # as many as that says are read
     (verdict,) = checked(CheckRequest(SourceRequest((path,), format_), deep=deep, jobs=1))
     for finding in verdict.findings:
         assert "\n" not in finding.message, finding
@@ -244,30 +257,39 @@ def mutant(format_, number, paths):
     path = rng.choice(paths)
     file = rng.choice(files_of(path))
     before = file.read_bytes()
-    file.write_bytes(damaged(before, rng))
+    if format_ == "run" and rng.random() < 0.5:
+        import run_mutants
+
+        file, before = path, path.read_bytes()
+        path.write_text(run_mutants.random_facts(path, rng))
+    else:
+        file.write_bytes(damaged(before, rng))
     try:
         return f"{file.name}", read(format_, path, rng)
     finally:
         file.write_bytes(before)
 
 
-def limited():
+def limited(memory):
     """RLIMIT_AS somewhat above what is in use now; the alarm of a mutant's own CPU time."""
 
     def slow(number, frame):
         raise TooSlow
 
     pages = int(Path("/proc/self/statm").read_text().split()[0])
-    most = pages * resource.getpagesize() + MEMORY
+    most = pages * resource.getpagesize() + memory
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     signal.signal(signal.SIGPROF, slow)
 
 
 def main(format_, first, count):
     from tokfmt import registry
+    from tokfmt.errors import LoaderWarning
 
     warnings.simplefilter("error")
+    warnings.simplefilter("ignore", LoaderWarning)
     home = Path(tempfile.mkdtemp())
+    os.environ["XDG_CACHE_HOME"] = str(home / "cache")
     os.chdir(home)
     try:
         paths = goldens(format_, home)
@@ -275,7 +297,7 @@ def main(format_, first, count):
             registry.get(name)
         for path in paths:
             read(format_, path, random.Random(1))
-        limited()
+        limited(3 * MEMORY if format_ == "run" else MEMORY)
         outcomes = {}
         for number in range(first, first + count):
             Path(os.environ["AT"]).write_text(str(number))

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 FORMATS = [
     "stage1", "modalities", "hdf5", "jsonl", "flat-tokens", "megatron", "llmc", "nanogpt", "olmo", "datatrove", "litdata", "mds",
-    "levanter", "litgpt-packed", "internevo", "webdataset", "tfrecord", "arrayrecord", "array", "parquet", "arrow", "text",
+    "levanter", "litgpt-packed", "internevo", "webdataset", "tfrecord", "arrayrecord", "array", "parquet", "arrow", "text", "run",
 ]  # fmt: skip
 BATCH = 50_000
 

@@ -11,6 +11,7 @@ from browsing import BLOCKS, PACK, ByteSpot, Spot, TokenStyle, Viewport, browse,
 from click.testing import CliRunner
 from opened import open_source
 from paths import FIXTURES, TOKENIZER
+from run_goldens import RUNS, recorded
 
 import tokfmt
 from tokfmt.browser.data.parts import parts_of
@@ -172,6 +173,42 @@ def test_the_parts_of_a_sample_hold_the_tokens_of_its_documents(tmp_path, keys):
                     assert ids[unit] == document[at], (row, part, unit)
         padded += 64 - parts.filled
     assert padded == sum(64 - reader.filled(row) for row in range(reader.count))
+
+
+def test_the_parts_of_a_sample_of_a_run_are_those_that_upstream_recorded():
+    home = RUNS / "megatron_core"
+    options = {"root": str(home), "batch_size": "8", "micro_batch_size": "2", "world_size": "2"}
+    reader = open_source([home / "cache_blend"], format="run", options=options).reader
+    record, port = recorded("megatron_core", "expected_blend_single.json"), Viewport(reader)
+    for row in (0, 7, 121, 159):
+        sample, truth, at = record["samples"][str(row)], [], 0
+        for document, offset, length in sample["pieces"]:
+            if length and at < 64:
+                truth.append((at, min(64, at + length), sample["source"], document, offset))
+            at += length
+        parts = parts_of(port, TokenStyle(), row)
+        assert [(one.start, one.stop, one.source, one.document, one.first) for one in parts.parts] == truth
+        step = next(one for one in record["steps"] if any(row in micro for rank in one["ranks"] for micro in rank))
+        rank = next(k for k, one in enumerate(step["ranks"]) if any(row in micro for micro in one))
+        assert (parts.filled, parts.read_by) == (64, f"step {step['step']}, rank {rank}")
+
+
+def test_a_token_of_a_run_leads_to_its_document(tmp_path):
+    home = RUNS / "megatron_core"
+    file = tmp_path / "run.toml"
+    file.write_text(f'tokfmt = 1\n[run]\ncache = "{home / "cache_blend"}"\nroot = "{home}"\nbatch_size = 8\n')
+    sample = recorded("megatron_core", "expected_blend_single.json")["samples"]["0"]
+    document, offset, _ = sample["pieces"][0]
+
+    async def steps(app, press):
+        assert sample["source"] in line(tab_of(app).list, 1)
+        await press("enter", "right", "right")
+        assert "step 0, rank 0" in line(tab_of(app).strip, 0)
+        await press("O")
+        assert app.session.path.name == f"{sample['source']}.idx"
+        assert tab_of(app).where == (document, offset + 2)
+
+    browse([file], steps)
 
 
 @FUZZ_ONLY

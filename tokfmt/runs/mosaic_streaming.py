@@ -27,6 +27,7 @@ from tokfmt.runs.facts import RunFacts, weights_of
 from tokfmt.runs.instances import Sequences
 from tokfmt.runs.order import Order, RunSource
 
+_REPEATS = 256  # of all samples in an epoch
 _MOST_PLACES = 1 << 20  # canonical nodes, and places of a batch of all workers
 _CONFIG = "the configuration of the run (train_loader of LLM Foundry, the arguments of StreamingDataset)"
 _Spans = list[tuple[int, int]]
@@ -71,9 +72,10 @@ class StreamingOrder(EpochOrder):
                 "an epoch has no sample: proportion, repeat, choose or epoch_size is too small", name="epoch_size"
             )
         together = self.batch * (given.num_workers or 1)
-        if max(self.canonical, together) > _MOST_PLACES or self.chosen.sum() > MOST:
+        most = min(MOST, _REPEATS * int(self.firsts[-1]))
+        if max(self.canonical, together) > _MOST_PLACES or self.chosen.sum() > most:
             raise OptionError(
-                f"tokfmt builds epochs of up to {MOST:,} samples, and {_MOST_PLACES:,} canonical nodes or samples in "
+                f"tokfmt builds epochs of up to {most:,} samples, and {_MOST_PLACES:,} canonical nodes or samples in "
                 f"batch_size times num_workers (found {int(self.chosen.sum()):,}, {self.canonical:,} and {together:,})",
                 name="num_canonical_nodes",
             )

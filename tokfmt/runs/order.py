@@ -27,6 +27,7 @@ from tokfmt.runs.arrays import WINDOW, Held, Integers, Numbers, Parts, Stored, k
 from tokfmt.runs.facts import ReadOptions
 
 _MOST = 1 << 31  # samples of a blend that is built again
+_STEPS = 1 << 22  # in which batches grow
 _READS = 1 << 20  # samples of an answer
 
 
@@ -194,7 +195,11 @@ def _growing(given: ReadOptions) -> list[tuple[int, int]]:
     if start >= given.batch_size or increment < 1 or ramp < 1 or start < 1:
         raise OptionError("rampup does not grow to batch_size", name="rampup")
     each = ramp / ((given.batch_size - start) / increment)
+    steps = 0
     while consumed <= ramp:
+        steps += 1
+        if steps > _STEPS:
+            raise OptionError(f"rampup grows for more than {_STEPS:,} steps", name="rampup")
         size = start + int(consumed / each) * increment
         if not sizes or sizes[-1][1] != size:
             sizes.append((consumed, size))

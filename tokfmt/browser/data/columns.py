@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.base.resources import Recent
-from tokfmt.browser.data.opening import recipe_of, samples_of
-from tokfmt.browser.data.parts import names_of
+from tokfmt.browser.data.opening import recipe_of, run_of, samples_of
+from tokfmt.browser.data.parts import names_of, run_names
 from tokfmt.browser.data.rows import RecordSource, RowSource
 from tokfmt.browser.data.session import Session
 from tokfmt.browser.data.workers import Job
@@ -30,6 +30,7 @@ from tokfmt.wording import printable, shortened
 if TYPE_CHECKING:
     from tokfmt.core.format import Encoder
     from tokfmt.mix import Samples
+    from tokfmt.runs.reader import RunReader
 
 Rows = NDArray[np.int64]
 Lengths = Sequence[int | None] | Rows
@@ -101,9 +102,15 @@ def columns_of(session: Session) -> list[RowColumn]:
             return [shortened(printable(names_of(drawn, row)), _CELLS) for row in range(first, last)]
 
         return [StripColumn(drawn), RowColumn("source", sources, numeric=False)]
+    if (run := run_of(reader)) is not None:
+        return [RowColumn("source", partial(_sources_of_run, run), numeric=False)]
     if padding_of(reader, 0, 0) is None:
         return []
     return [RowColumn("padding", lambda a, b: list(map(_share, padded(reader, a, b))), numeric=True)]
+
+
+def _sources_of_run(run: RunReader, first: int, last: int) -> list[str]:
+    return [shortened(names, _CELLS) for names in run_names(run, first, last)]
 
 
 def _share(value: float | None) -> str:

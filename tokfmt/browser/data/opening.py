@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         Documents,
         Samples,
     )
+    from tokfmt.runs.reader import RunReader
     from tokfmt.text.tokenizer import TokenizerHandle
 
 SMALL = 4 << 20
@@ -382,6 +383,15 @@ def recipe_of(reader: TokenReader | RecordReader) -> Samples | Documents | None:
     from tokfmt.mix import Documents, Samples
 
     return reader if isinstance(reader, (Samples, Documents)) else None
+
+
+def run_of(reader: TokenReader | RecordReader) -> RunReader | None:
+    """Return the reader of a training run of another framework; None for another dataset."""
+    if not type(reader).__module__.startswith("tokfmt.runs."):
+        return None
+    from tokfmt.runs.reader import RunReader
+
+    return reader if isinstance(reader, RunReader) else None
 
 
 def samples_of(recipe: Samples | Documents) -> Samples | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tokfmt.browser.data.layout import TokenStyle, begins_of
-from tokfmt.browser.data.opening import recipe_of, samples_of
+from tokfmt.browser.data.opening import recipe_of, run_of, samples_of
 from tokfmt.browser.data.prompts import odd_mask
 from tokfmt.browser.data.rows import Damage, RowSource, Span, fetched, fetched_span, padded_from
 from tokfmt.browser.data.session import Session, Where, has_parts
@@ -26,11 +26,12 @@ from tokfmt.core.reader import Layout
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import OptionError, TokfmtError
 from tokfmt.files.place import place_of
-from tokfmt.source.request import SourceRequest
+from tokfmt.source.request import EosChoice, SourceRequest
 from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:
     from tokfmt.mix import Documents, Samples
+    from tokfmt.runs.reader import RunReader
 
 MOST = 4096
 """Maximum number of parts of a row."""
@@ -75,6 +76,7 @@ class RowParts:
     prompts: Sequence[range] = ()  # intervals of units that are not trained, if there are more of them than documents
     odd: str = ""  # how the loss mask differs from that of most samples, in words; "" if it does not
     divided: bool = True  # it is known where documents begin in the row
+    read_by: str = ""  # the step and the rank of a run that read it, in words
 
     @property
     def is_alone(self) -> bool:
@@ -92,7 +94,7 @@ class RowParts:
         padding, count = self.length - self.filled, len(self.parts)
         if self.trained is None or not self.prompts:
             documents = [counted(count, "doc")] if self.divided else []
-            return " · ".join([f"{self.length:,}", *documents, f"{padding:,} padding"])
+            return " · ".join(filter(None, [f"{self.length:,}", *documents, f"{padding:,} padding", self.read_by]))
         return (
             f"{self.length:,} = {self.filled - self.trained:,} prompt + {self.trained:,} trained + {padding:,} padding"
         )
@@ -125,6 +127,8 @@ def parts_of(port: RowSource, token_style: TokenStyle, row: int) -> RowParts | N
     try:
         if recipe is not None:
             return _with_loss(_of_recipe(recipe, row, span.length), port, span)
+        if (run := run_of(reader)) is not None:
+            return _of_run(run, row)
         parts = _of_stored(port, token_style, row, span.length)
         if parts is None:
             return None
@@ -184,6 +188,23 @@ def _of_recipe(recipe: Samples | Documents, row: int, length: int) -> RowParts:
     return RowParts(row, length, filled, found, samples.where(row).epoch)
 
 
+def _of_run(run: RunReader, row: int) -> RowParts:
+    order, sample, at = run.order, run.order.first + row, 0
+    found = list[SamplePart]()
+    for part in islice(run.parts(sample), MOST):
+        stop = min(run.seq_len, at + part.stop - part.start)  # the last token may be only a label
+        if at < stop:
+            name = order.sources[part.source].name
+            found.append(SamplePart(at, stop, name, part.sequence, part.start, part.source))
+        at = stop
+    read_by = ""
+    if order.batches.is_known:
+        step = order.batches.step_of(sample)
+        rank = run.rank_of(step, sample)
+        read_by = f"step {step:,}" + ("" if rank is None else f", rank {rank:,}")
+    return RowParts(row, run.seq_len, at, found, read_by=read_by)
+
+
 def _of_stored(port: RowSource, token_style: TokenStyle, row: int, length: int) -> RowParts | None:
     piece = fetched(port, row, 0, min(length, _READ))
     if isinstance(piece, Damage):
@@ -210,8 +231,29 @@ def target_of(session: Session, where: Where) -> Target:
         OptionError: Nothing states where the token comes from.
         TokfmtError: The recipe, the source or the ledger cannot be read.
     """
-    recipe = recipe_of(session.view.reader)
+    reader = session.view.reader
+    if (run := run_of(reader)) is not None:
+        return _in_run(run, where)
+    recipe = recipe_of(reader)
     return _in_source(recipe, where) if recipe is not None else _in_ledger(session, where)
+
+
+def _in_run(run: RunReader, where: Where) -> Target:
+    row, unit = where
+    at = 0
+    for part in run.parts(run.order.first + row):
+        stop = at + part.stop - part.start
+        if unit < stop:
+            source = run.order.sources[part.source]
+            if len(source.paths) > 1:
+                raise OptionError(f"{printable(source.name)}: has several paths, whose sequences follow each other")
+            options = {key: str(value) for key, value in source.options.items()}
+            eos: EosChoice = "none" if source.eos_id is None else source.eos_id
+            inside = min(part.start + unit - at, max(0, part.length - 1))
+            request = SourceRequest.of(source.paths[0], source.format, eos, options)
+            return request, Spot((part.sequence, inside), "documents")
+        at = stop
+    raise OptionError("padding comes from no document")
 
 
 def _in_source(recipe: Samples | Documents, where: Where) -> Target:
@@ -267,6 +309,17 @@ def names_of(recipe: Samples | Documents, row: int) -> str:
         held[span.source] = held.get(span.source, 0) + span.stop - span.start
     order = sorted(held, key=lambda source: -held[source])
     return ", ".join(recipe.sources[source].name for source in order)
+
+
+def run_names(run: RunReader, first: int, last: int) -> list[str]:
+    """Return the names of the sources of some rows of a run. Reads."""
+    row, source, length = run.order.inputs(np.arange(first, last) + run.order.first)
+    held = length > 0
+    pairs = np.unique(np.column_stack([row[held], source[held]]), axis=0).tolist()
+    names: list[list[str]] = [[] for _ in range(first, last)]
+    for at, of_source in pairs:
+        names[at].append(printable(run.order.sources[of_source].name))
+    return [", ".join(some) for some in names]
 
 
 # the sources of a recipe in words
