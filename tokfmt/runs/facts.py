@@ -62,13 +62,15 @@ class ReadOptions:
     dataset_folders: tuple[str, ...] = option((), "nanoset: the folders, with commas")
     dataset_weights: tuple[str, ...] = option((), "nanoset: their weights, with commas")
     sequence_length: int | None = option(None, "input tokens of a sample", minimum=1, maximum=1 << 24)
-    seed: int | None = option(None, "nanoset, litdata, olmo: seed of the order", minimum=0, maximum=INT32_MAX)
+    seed: int | None = option(
+        None, "nanoset, litdata, olmo, olmo-core: seed of the order", minimum=0, maximum=INT32_MAX
+    )
     streams: tuple[str, ...] = option((), "mosaic-streaming: the folders, with commas")
     proportion: tuple[str, ...] = option((), "mosaic-streaming: their shares of an epoch, with commas")
     repeat: tuple[str, ...] = option((), "mosaic-streaming: how often each is in an epoch, with commas")
     choose: tuple[str, ...] = option((), "mosaic-streaming: samples of each in an epoch, with commas")
     epoch_size: int | None = option(None, "mosaic-streaming: samples of an epoch", minimum=1, maximum=_MANY)
-    shuffle: bool | None = option(None, "mosaic-streaming, litdata: samples are shuffled")
+    shuffle: bool | None = option(None, "mosaic-streaming, litdata, olmo-core: samples are shuffled")
     shuffle_algo: Literal["py1e", "py1br", "py1s", "py2s", "naive"] = option("py1e", "mosaic-streaming: how")
     shuffle_seed: int | None = option(None, "mosaic-streaming: seed; auto: 9176", minimum=0, maximum=INT32_MAX)
     shuffle_block_size: int | None = option(
@@ -97,19 +99,24 @@ class ReadOptions:
     sample_in_epoch: int | None = option(
         None, "samples of that epoch that were read before this stretch", minimum=0, maximum=_MANY
     )
-    paths: tuple[str, ...] = option((), "olmo: the token files in order, as its configuration has them, with commas")
-    dtype: Literal["uint8", "uint16", "uint32", "uint64"] | None = option(None, "olmo: type of the token IDs")
-    eos_token_id: int | None = option(None, "olmo: ID that ends documents", minimum=0, maximum=_MANY)
+    paths: tuple[str, ...] = option((), "olmo, olmo-core: the token files as the run names them, in order")
+    dtype: Literal["uint8", "uint16", "uint32", "uint64"] | None = option(None, "olmo, olmo-core: type of the IDs")
+    eos_token_id: int | None = option(None, "olmo, olmo-core: ID that ends documents", minimum=0, maximum=_MANY)
     dataset: Literal["fsl", "packed_fsl", "padded_fsl", "vsl"] | None = option(
         None, "olmo-core: kind of the dataset; auto: by the order files"
     )
     max_target_sequence_length: int | None = option(
-        None, "olmo-core: auto: by the order files", minimum=1, maximum=1 << 24
+        None,
+        "olmo-core: instances of so many tokens stay together; auto: by the order files",
+        minimum=1,
+        maximum=1 << 24,
     )
     shuffle_strategy: Literal["inter_source", "intra_source", "interleaved_source"] | None = option(
         None, "olmo-core: how several sources are shuffled; auto: by the order files"
     )
-    requested_tokens: int | None = option(None, "olmo-core: of a source mixture", minimum=1, maximum=1 << 60)
+    requested_tokens: int | None = option(
+        None, "olmo-core: tokens that a source mixture asks for", minimum=1, maximum=1 << 60
+    )
     pad_id: int | None = option(None, "ID that fills short samples", minimum=0, maximum=INT32_MAX)
 
 

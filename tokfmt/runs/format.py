@@ -8,6 +8,7 @@
     batch_size = 512              and further facts that no file states
 
 - A folder that holds only order files is a run, too; `--from run` reads them beside data. The keys are options.
+- Tables [[run.source]] are the sources of a run of OLMo-core; one that mixes others has them in [[run.source.source]].
 - Sequence k is the k-th sample that the run read, over all ranks, with its padding and its labels.
 """
 

@@ -34,6 +34,8 @@ from tokfmt.runs.order import Pieces, RunSource
 from tokfmt.wording import printable
 
 CONFIG = "config.json of a checkpoint of the run"
+LONGEST = 1 << 24
+"""Tokens of a sample."""
 _KINDS = {"instance-offsets": "packed_fsl", "instance-indices": "padded_fsl", "bucketed-doc-indices": "vsl"}
 _PASSES = 1 << 12
 _SLACK = 1e-6  # of ratios that sum to 1
@@ -75,7 +77,8 @@ def kind_of(facts: RunFacts) -> str:
 
 def length_of(facts: RunFacts, among: Iterable[int] = ()) -> int:
     """Return the length of a sample: as stated, or the only one that order files name."""
-    lengths = {*among, *(int(match[1]) for match in map(_LENGTH.fullmatch, _common(facts)) if match)}
+    named = (int(match[1]) for match in map(_LENGTH.fullmatch, _common(facts)) if match)
+    lengths = {length for length in (*among, *named) if 1 <= length <= LONGEST}
     stated_length = facts.given.sequence_length or (lengths.pop() if len(lengths) == 1 else None)
     return stated(facts, "sequence_length", stated_length, f"{CONFIG} (dataset.sequence_length)")
 
@@ -104,12 +107,12 @@ class Files:
         count = len(self.paths)
         for size, strategy in product(range(1, count + 1), ("truncate", "fragment")):
             groups = [range(at, min(at + size, count)) for at in range(0, count, size)]
-            hashes = [self._hash(group, strategy, "uint64") for group in groups]
-            if f"instance-offsets-{length}-{hashes[0]}.npy" in self.names:
-                return Documents([self._packed(*one, length) for one in zip(groups, hashes, strict=True)], length)
+            if f"instance-offsets-{length}-{self._hash(groups[0], strategy, 'uint64')}.npy" in self.names:
+                return Documents([self._packed(group, strategy, length) for group in groups], length)
         raise self._lacks(f"instance-offsets-{length}-HASH.npy")
 
-    def _packed(self, files: Sequence[int], hashed: str, length: int) -> Listed:
+    def _packed(self, files: Sequence[int], strategy: str, length: int) -> Listed:
+        hashed = self._hash(files, strategy, "uint64")
         stems = "document-indices", "documents-by-instance", "instance-offsets"
         opened = [self._opened(f"{stem}-{length}-{hashed}.npy", "<u8", 1 + (k != 1)) for k, stem in enumerate(stems)]
         opened[1].most = len(opened[0]) - 1

@@ -25,13 +25,13 @@ from tokfmt.model.dataset import Dataset
 from tokfmt.runs.arrays import Held, Integers, Numbers, Stored, are_equal, searched, stored_raw
 from tokfmt.runs.epochs import EpochOrder
 from tokfmt.runs.facts import RunFacts
-from tokfmt.runs.olmo_core_data import CONFIG, Files
+from tokfmt.runs.olmo_core_data import CONFIG, LONGEST, Files
 from tokfmt.runs.order import Batches, RunSource, unlike
 from tokfmt.wording import printable
 
 _BUCKET = re.compile(r"bucket(\d{1,8})-indices\.npy")
 _DATASET = re.compile(r"dataset-[0-9a-f]{64}")
-_KNOWN = re.compile(r"vsl-natural|vsl-grow-p2-(\d{1,4})-cycle")
+_KNOWN = re.compile(r"vsl-natural|vsl-grow-p2-([1-9]\d{0,3})-cycle")
 _EPOCH = re.compile(r"(global_batch|instance)_indices_\w+_epoch(\d{1,9})_seed\d+\.npy")
 _BATCHES = re.compile(r"global_batch_indices_bz(\d{1,18})_epoch\d+_seed(\d{1,18})\.npy")
 
@@ -47,9 +47,10 @@ class VslOrder(EpochOrder):
         there, curriculum, self.cycles = _folder(facts)
         self.folder = there / curriculum
         self.names, found = set(names_in(self.folder)), map(_BUCKET.fullmatch, names_in(there))
-        self.widths = sorted(int(match[1]) for match in found if match and int(match[1]))
-        if not self.widths:
-            raise FormatError(there, "has no bucketN-indices.npy", remedy="Copy the whole work_dir")
+        self.widths = sorted(int(match[1]) for match in found if match)
+        if not self.widths or not 1 <= self.widths[0] <= self.widths[-1] <= LONGEST:
+            expected = f"lengths of 1 to {LONGEST:,}"
+            raise FormatError(there, "lacks bucketN-indices.npy", expected=expected, remedy="Copy the whole work_dir")
         self.seq_len = self.widths[-1]
         batch = self.together(facts, f"{CONFIG}: global_batch_size / {self.seq_len}")
         if batch % self.world_size:
@@ -62,6 +63,7 @@ class VslOrder(EpochOrder):
         self.each: Numbers = each // self.cycles * self.cycles if self.cycles else each  # batches of each length
         if not self.each[-1]:
             raise OptionError(f"the run has no whole batch of samples of {self.seq_len:,} tokens", name="batch_size")
+        self._drawn = (0, (self.each, self.each, self.each))  # epochs count from 1
         self.steps, self.per = int(self.each.sum()), int(self.each @ self.sizes)
         self.batches = _Batches(self.steps, self.per, lambda epoch: self._batches_of(1 + epoch)[0])
         self._start()
@@ -112,15 +114,21 @@ class VslOrder(EpochOrder):
 
     def _batches_of(self, epoch: int) -> tuple[Numbers, Numbers, Numbers]:
         """Return how many samples an epoch has before each batch, its bucket, and where its samples begin in that."""
-        drawn = self._built(epoch).astype(np.int64)
+        held = self._drawn  # another thread may replace it
+        if held[0] == epoch:
+            return held[1]
         if self._name(epoch) in self.names:
             file = stored_raw(self.folder / self._name(epoch), "<u4", count=self.steps, below=self.steps)
             drawn = file.read(0, self.steps)
             file.close()
+        else:
+            drawn = self._built(epoch).astype(np.int64)
         firsts = np.cumsum(self.each) - self.each
         bucket = np.searchsorted(np.cumsum(self.each), drawn, side="right")
         sizes = self.sizes[bucket]
-        return np.cumsum([0, *sizes]), bucket, (drawn - firsts[bucket]) * sizes
+        found = np.concatenate([[0], np.cumsum(sizes)]), bucket, (drawn - firsts[bucket]) * sizes
+        self._drawn = epoch, found
+        return found
 
     def _built(self, epoch: int) -> NDArray[np.uint32]:
         seed = self.seed + epoch
