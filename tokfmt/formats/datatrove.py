@@ -203,14 +203,8 @@ def _certain(
 
 
 def _indexed(file: File, options: ReadOptions, stated: int | None, ends_file: Place, metadata: Place) -> FileLayout:
-    """Return the layout of a token file with an index.
-
-    Args:
-        file: X.ds.
-        options: The read options, of which `width` states the bytes per token.
-        stated: Bytes per token, as the metadata states them.
-        ends_file: X.ds.index.
-        metadata: X.ds.metadata, for messages.
+    """Return the layout of a token file X.ds with an index, X.ds.index. `stated` is the bytes per token, as
+    X.ds.metadata states them.
     """
     index, problems = open_file(ends_file), list[Problem]()
     bounded_entries(index.path, index.size // 8, file)

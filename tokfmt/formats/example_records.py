@@ -311,10 +311,8 @@ def _shards_in(path: Place, names: re.Pattern[str], prefix: str | None) -> list[
 
 
 def first_records(files: Sequence[tuple[Place, Iterator[bytes]]], *, allow_partial: bool) -> tuple[Place, list[bytes]]:
-    """Return the first records of the first file that has any, and that file.
-
-    Args:
-        allow_partial: A file that cannot be read is passed over.
+    """Return the first records of the first file that has any, and that file. With `allow_partial`, a file that cannot
+    be read is passed over.
     """
     for path, records in files:
         found, size = list[bytes](), 0

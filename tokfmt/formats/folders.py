@@ -94,13 +94,7 @@ def json_object(file: File, limit: int = JSON_BYTES) -> Mapping[str, Any]:
 
 
 def parsed_object(path: Place, raw: bytes, again: str = "Copy it again") -> Mapping[str, Any]:
-    """Parse the bytes of a JSON object; see `json_object`. `again` is the remedy of a corrupt one.
-
-    Args:
-        path: The file, for messages.
-        raw: Its bytes.
-        again: The remedy if they are not a JSON object.
-    """
+    """Parse the bytes of a JSON object; see `json_object`. `again` is the remedy of a corrupt one."""
     # Depth and values are counted before parsing: the depth that Python's parser survives depends on its version, and a
     # value of 2 bytes takes 64 or more once parsed. Brackets and commas in strings count too, and hardly matter.
     letters, depth, values = np.frombuffer(raw, np.uint8), 0, 0
@@ -128,14 +122,8 @@ def parsed_object(path: Place, raw: bytes, again: str = "Copy it again") -> Mapp
 def ids_in(
     path: Place, values: Sequence[Any] | NDArray[Any], *, lowest: int = 0, offset: int | None = None, of: str = ""
 ) -> NDArray[np.integer[Any]]:
-    """Return the values of a list as an array of token IDs below 2^32.
-
-    Args:
-        path: The file, for the message.
-        values: A list from JSON, of any values, or an array of integers.
-        lowest: The smallest number that is allowed.
-        offset: Byte offset of the list, for the message.
-        of: What the list is of, for the message.
+    """Return the values of a list from JSON, or of an array of integers, as token IDs from `lowest` to below 2^32.
+    `offset` is the byte offset of the list, and `of` what it is of, for messages.
     """
     is_array = isinstance(values, np.ndarray)
     if is_array or set(map(type, values)) <= {int}:
@@ -383,13 +371,7 @@ class Packed(File):
 
 
 def begin_of(file: File, offset: int, length: int) -> bytes:
-    """Read bytes near the beginning of a file; a compressed file is decoded only up to these.
-
-    Args:
-        file: The file, compressed or not.
-        offset: Byte offset in its decompressed content.
-        length: Number of bytes.
-    """
+    """Read bytes near the beginning of a file; a compressed file is decoded only up to these."""
     return file.head(offset + length)[offset:] if isinstance(file, Packed) else file.read(offset, length)
 
 

@@ -26,12 +26,8 @@ ParallelMap = Callable[[Callable[[tuple[int, int]], int], Iterable[tuple[int, in
 
 
 def indexes_of_others(reader: TokenReader, extents: Sequence[Extent], spread: Any) -> Iterator[CorruptError]:
-    """Yield an error for each file whose index seems to belong to other tokens.
-
-    Args:
-        reader: The stored axis, with separators.
-        extents: Its files.
-        spread: Maps a function over intervals with threads; see `Audit`.
+    """Yield an error for each file whose index seems to belong to other tokens. `spread` maps a function over intervals
+    with threads; see `Audit`.
     """
     if reader.info.layout is not Layout.DOCUMENTS or reader.info.sequences < _FEW:
         return
@@ -57,14 +53,8 @@ def _files(extents: Sequence[Extent]) -> Iterator[tuple[Place, int]]:
 def _error(
     reader: TokenReader, path: Place, interval: tuple[int, int], ends: np.ndarray[Any, Any], spread: ParallelMap
 ) -> CorruptError | None:
-    """Return the error of the index of one file; None if it belongs to the tokens.
-
-    Args:
-        reader: The stored axis, with separators.
-        path: The file.
-        interval: The positions of its tokens: start and stop.
-        ends: The position after each of its sequences.
-        spread: See `indexes_of_others`.
+    """Return the error of the index of one file; None if it belongs to the tokens at the positions of `interval`.
+    `ends` has the position after each of its sequences.
     """
     start, stop = interval
     lasts = np.unique(ends)

@@ -400,13 +400,7 @@ def _labeled(layout: FileLayout, labels: Place, index: Place, options: ReadOptio
 
 
 def _in_parts(path: Place, index: Place, parts: Sequence[Place]) -> FormatError:
-    """Return the error of a .bin that does not exist, but whose parts do.
-
-    Args:
-        path: PREFIX.bin.
-        index: PREFIX.idx.
-        parts: The parts, in the order of their numbers.
-    """
+    """Return the error of a .bin that does not exist, but whose parts do; these are in the order of their numbers."""
     found, stated = sum(part.status().size for part in parts), _stated_bytes(index)
     many = counted(len(parts), "part")
     what = f"no such file; {many} of it {'is' if len(parts) == 1 else 'are'} there, with {found:,} bytes in all"
@@ -495,13 +489,8 @@ def columns_of(sequences: int, document_indices: int) -> Columns:
 
 
 def pair_layout(data: File, index: File, options: ReadOptions, *, partial: bool = False) -> FileLayout:
-    """Return the layout of a pair of files, from its whole index.
-
-    Args:
-        data: PREFIX.bin.
-        index: PREFIX.idx.
-        options: The read options.
-        partial: If the index is cut, return the sequences that are certain.
+    """Return the layout of PREFIX.bin and PREFIX.idx, from the whole index. If the index is cut, `partial` keeps the
+    sequences that are certain.
     """
     begin, path, by_document = index.read(0, min(HEADER.size, index.size)), index.path, options.unit == "documents"
     if begin.startswith(LEGACY):
@@ -643,15 +632,8 @@ def _as_stream(data: File, dtype: np.dtype[Any], begins: Offsets) -> str:
 def _contradicted(
     data: File, index: File, options: ReadOptions, stated: np.dtype[Any], other: int, *, pointed: bool = False
 ) -> Problem:
-    """Return the problem of a dtype code that contradicts the size of .bin by a whole factor.
-
-    Args:
-        data: PREFIX.bin.
-        index: PREFIX.idx.
-        options: The read options.
-        stated: The dtype that the index states.
-        other: The bytes per token that fit the size.
-        pointed: The pointers are possible for the stated dtype as well.
+    """Return the problem of a dtype code, `stated`, that contradicts the size of .bin by a whole factor. `other` is the
+    bytes per token that fit the size. If `pointed`, the pointers are possible for the stated dtype as well.
     """
     size, remedy = data.size * stated.itemsize // other, reading_width(options, stated.itemsize, other)
     if pointed and stated.itemsize < other:

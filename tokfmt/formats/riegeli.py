@@ -184,14 +184,8 @@ class Output:
     def chunks(
         self, kind: str, datas: Sequence[bytes], counts: Sequence[int], sizes: Sequence[int], known: Sequence[int] = ()
     ) -> list[int]:
-        """Write chunks, and return the byte offset of each.
-
-        Args:
-            kind: Their type, a letter.
-            datas: Their data.
-            counts: Number of records of each.
-            sizes: Bytes of the records of each.
-            known: The hash of each of `datas`; empty: not computed yet.
+        """Write chunks, and return the byte offset of each. `counts` is the number of records of each, `sizes` their
+        bytes, and `known` the hash of each of `datas`; empty: not computed yet.
         """
         parts = [
             struct.pack("<4Q", len(data), found, ord(kind) | count << 8, size)

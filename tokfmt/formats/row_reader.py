@@ -214,12 +214,8 @@ class RowsReader(TokenReader):
     def __init__(
         self, groups: Sequence[RowGroup], *, divides: bool, jobs: int | None, is_decoded: bool = False
     ) -> None:
-        """Decode the rows once if columns may divide them or leave IDs out, or if the number of IDs is not known.
-
-        Args:
-            divides: Columns may divide rows, or leave IDs out.
-            jobs: The number of threads; None for the default.
-            is_decoded: Every group was decoded before, and those that cannot be are left out.
+        """Decode the rows once if columns may divide them or leave IDs out (`divides`), or if the number of IDs is not
+        known. If `is_decoded`, every group was decoded before, and those that cannot be are left out.
         """
         self.groups, self._is_decoded = groups, is_decoded
         self._local = threading.local()

@@ -353,11 +353,7 @@ class ShardFormat(FlatFormat):
         return kept
 
     def _look(self, folder: Place, one: Listed, spare: Sequence[Place], *, few: bool) -> Looked | Problem:
-        """Return the IDs of a shard, the number of IDs per item, and sections; or the problem of the shard.
-
-        Args:
-            few: Few items will be read.
-        """
+        """Return the IDs of a shard, the number of IDs per item, and sections; or the problem of the shard."""
         code = self.wrong_name
         try:
             forms = [(inside(folder, form.name), form) for form in one.forms]
@@ -388,12 +384,7 @@ class ShardFormat(FlatFormat):
     def looked(
         self, one: Listed, file: File, ids: Ids, hashes: Mapping[str, str], heads: Heads | None, *, few: bool = False
     ) -> Looked:
-        """Return the IDs of a shard, with the columns beside them.
-
-        Args:
-            heads: The heads of its items; None if no column is beside the IDs.
-            few: Few items will be read.
-        """
+        """Return the IDs of a shard, with the columns beside them, which `heads` are for."""
         if (own := self.rows(one, file, ids, hashes)) is not None:
             return Looked(Extent(file, 0, 0, own.dtype), np.zeros(len(ids.lengths), np.uint32), [], own)
         lengths = (ids.lengths // ids.dtype.itemsize).astype(np.uint32)  # a shard's offsets are u32
@@ -429,10 +420,8 @@ class ShardFormat(FlatFormat):
         return table
 
     def find(self, one: Listed, file: File, first: int = 0, last: int | None = None) -> Ids:
-        """Return the byte offsets and lengths of the IDs, from the items of the shard.
-
-        Args:
-            last: The item after the last one; None for all.
+        """Return the byte offsets and lengths of the IDs of items `first <= i < last` (default: all), from the items of
+        the shard.
         """
         return self._found(one, Heads(file, self.table(one, file, first, last)), first)
 
@@ -476,10 +465,8 @@ class Heads:
         return gathered(self.file, self.begins[self.begins + _HEAD <= self.file.size], _HEAD)
 
     def take(self, byte_offsets: Offsets, width: int, items: NDArray[np.intp] | None = None) -> NDArray[np.uint8]:
-        """Return uint8[n, width]: `width` bytes from a byte offset in each item. Others than heads are read one by one.
-
-        Args:
-            items: The numbers of the items, ascending (default: all).
+        """Return uint8[n, width]: `width` bytes from a byte offset in each item, or in those numbered in `items`,
+        ascending. Others than heads are read one by one.
         """
         items = np.arange(len(self.begins)) if items is None else items
         found = np.empty((len(items), width), np.uint8)

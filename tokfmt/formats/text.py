@@ -214,13 +214,8 @@ class TextReader(TextRecords):
     def _separator(
         self, held: bytearray, at: int, *, begins: bool = True, ends: bool = False
     ) -> tuple[int, int] | None:
-        """Return the bounds of the next separator line in `held`, with its line end; None without one.
-
-        Args:
-            held: A part of the text.
-            at: Where to start looking.
-            begins: A line begins at the start of `held`.
-            ends: The file ends at the end of `held`.
+        """Return the bounds of the next separator line in `held` from `at` on, with its line end; None without one. A
+        line `begins` at the start of `held`, and the file `ends` at its end.
         """
         mark = self._mark
         while (at := held.find(mark, at)) >= 0:

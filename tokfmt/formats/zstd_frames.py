@@ -46,11 +46,8 @@ def decompressor(purpose: str) -> Any:
 
 
 def refuse_frame(file: File, offset: int) -> None:
-    """Refuse the frame at a byte offset if its header states that it cannot be decoded here.
-
-    Args:
-        file: The file.
-        offset: Byte offset of the frame. A damaged or cut header is left to the decoder.
+    """Refuse the frame at a byte offset if its header states that it needs a dictionary, or more memory than
+    `MOST_WINDOW`. A damaged or cut header is left to the decoder.
     """
     zstandard = library(f"reading {file.path.name}")
     try:

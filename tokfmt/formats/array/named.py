@@ -288,11 +288,8 @@ def _named(
     problems: Sequence[Problem],
     options: ReadOptions,
 ) -> FileLayout:
-    """Return the layout of one array of several that a file names.
-
-    Args:
-        ends: Name of the array of boundaries; "" without one.
-        index: The integers of `ends`; None if they are not read.
+    """Return the layout of one array of several that a file names. `index` has the integers of the array of boundaries,
+    `ends`; None if they are not read.
     """
     layout = shaped(extent, shape[1] if len(shape) > 1 else None, options)
     notes = (*layout.notes, *((f"other arrays are not read: {_names(others)}",) if others else ()))

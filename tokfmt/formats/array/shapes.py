@@ -41,11 +41,7 @@ def npy_layout(file: File, options: ReadOptions) -> FileLayout:
 
 
 def shaped(extent: Extent, row: int | None, options: ReadOptions, stated: int | None = None) -> FileLayout:
-    """Return the layout of the integers of an array: one stream, or rows of `row`.
-
-    Args:
-        row: Integers per row; None for a stream.
-    """
+    """Return the layout of the integers of an array: one stream, or rows of `row`."""
     extras: dict[str, object] = {"dtype": f"{'big-endian ' * (extent.dtype.byteorder == '>')}{extent.dtype.name}"}
     if not row:
         return FileLayout(extents=[extent], separators=side_of(options), extras=extras)

@@ -310,10 +310,8 @@ class ParquetContainer:
         return longest
 
     def pages(self, chunk: Any, file: File | Held | None = None) -> Iterator[tuple[int, int, int, int]]:
-        """Yield kind, byte offset, decompressed bytes and stored bytes with header of each page, after checks.
-
-        Args:
-            file: What the pages are read from (default: the file).
+        """Yield kind, byte offset, decompressed bytes and stored bytes with header of each page, after checks, from
+        `file` (default: the file).
         """
         file = file or self.file
         at, size = _extent(chunk)
@@ -973,11 +971,7 @@ class Column(NamedTuple):
 
 
 def open_containers(format_: Variant, files: Sequence[Place], *, tail: bool = False) -> list[Container]:
-    """Open the files of a dataset.
-
-    Args:
-        tail: Open Arrow files without an end marker, or with a damaged footer.
-    """
+    """Open the files of a dataset; with `tail`, also Arrow files without an end marker, or with a damaged footer."""
     return list(side_by_side(lambda path: format_.Container(path, tail=tail), files))
 
 

@@ -442,10 +442,8 @@ class TextReader(TextRecords):
     def _chats(
         self, array: Any, completions: Any, container: Container, group: Group, row: int
     ) -> Iterator[str | None]:
-        """Yield the texts of chats, None where NULL; raise NotTextError if a row is not a list of messages.
-
-        Args:
-            completions: The completions of the prompts; None of chats.
+        """Yield the texts of chats, or of prompts with their `completions`, None where NULL; raise NotTextError if a
+        row is not a list of messages.
         """
         others = [None] * len(array) if completions is None else completions.to_pylist()
         for number, (value, other) in enumerate(zip(array.to_pylist(), others, strict=True), row):

@@ -118,12 +118,8 @@ class FlatTokensReader(TokenReader):
 
 
 def flip_starts(items: Items, offsets: Offsets, start: int) -> None:
-    """Flip the start bits of stored items where sequences begin. Every bit that is set afterwards was wrong.
-
-    Args:
-        items: Tokens as stored; changed in place.
-        offsets: `seq_starts`.
-        start: Position of the first item.
+    """Flip the start bits of stored items, in place, where sequences begin; `start` is the position of the first item.
+    Every bit that is set afterwards was wrong.
     """
     first, last = np.searchsorted(offsets, (start, start + len(items)))
     items[offsets[first:last] - start] ^= 1

@@ -191,14 +191,7 @@ class Seen:
 
 
 def content_findings(stored: Hdf5File, params: Params, eos_id: int | None, how: Audit) -> Iterator[Finding]:
-    """Yield the findings in the first, middle and last rows of a file, or in all rows if the check is deep.
-
-    Args:
-        stored: File with at least one row.
-        params: Contents of `data_params.json`.
-        eos_id: Separator; None if unknown.
-        how: Depth of the check, and its executor.
-    """
+    """Yield the findings in the first, middle and last rows of a file with rows, or in all if the check is deep."""
     table = stored.table
     table.share(table, keeps=table.keeps or not how.deep)  # the places are read twice
     places = _places(stored)
@@ -332,15 +325,7 @@ _SOME = 1000  # minimum number of samples for TF327: tasks do not share a smalle
 def look(
     place: Place, files: Sequence[Place], opened: Sequence[Hdf5File], params: Params, how: Audit
 ) -> Iterator[Finding]:
-    """Yield what only a check looks at; see `Inspection.look`.
-
-    Args:
-        place: The path as given.
-        files: All files.
-        opened: Those that could be opened.
-        params: Contents of `data_params.json`.
-        how: Depth of the check, its separator and its executor.
-    """
+    """Yield what only a check looks at, in the files and those of them that could be opened; see `Inspection.look`."""
     eos_id = params.eos_id if how.eos_id is None else how.eos_id
     for path in files:
         if path.suffix != ".h5":

@@ -33,11 +33,8 @@ _NUMBERED = re.compile(r"(examples_|data-|dataset-partition-)(\d+)((?:_\d+)?)\.h
 
 
 def gaps_in_streams(files: Sequence[Hdf5File], stated: Sequence[object]) -> Iterator[str]:
-    """Yield a sentence for each interval of tokens of a stream by tokfmt that no file holds.
-
-    Args:
-        files: The opened files, in any order.
-        stated: What the attributes of each state; see `stated_by`.
+    """Yield a sentence for each interval of tokens of a stream by tokfmt that no file holds. `stated` is what the
+    attributes of each file state; see `stated_by`.
     """
     streams: dict[WriterAttributes, list[tuple[int, int, Hdf5File]]] = {}
     for stored, own in zip(files, stated, strict=True):

@@ -183,10 +183,7 @@ def _filled(rows: Rows, own: Sequence[WriterAttributes | None]) -> Mapping[int, 
 
 def _as_stream(runs: Runs | Corpus, ends: NDArray[np.integer] | None = None) -> TokenReader:
     """Return runs as one stream if the separator is known; otherwise the runs, which only a separator could split.
-
-    Args:
-        runs: The runs.
-        ends: Last token of each run but the last; None: they are read.
+    `ends` has the last token of each run but the last; None: they are read.
     """
     info = runs.info
     if info.separators is not Separators.BETWEEN or info.eos_id is None:

@@ -171,13 +171,7 @@ def _look(rows: Rows | SampledRows, base: int, values: Values, inverted: bool) -
 
 
 def check_ids_of(rows: Rows | SampledRows, base: int, inputs: Values) -> None:
-    """Raise CorruptError for the first negative input ID.
-
-    Args:
-        rows: The samples, for messages.
-        base: Number of the first sample.
-        inputs: The input IDs, [count, width].
-    """
+    """Raise CorruptError for the first negative input ID, [count, width]; `base` is the number of the first sample."""
     if inputs.dtype.kind == "i" and inputs.size and int(inputs.min()) < 0:
         row, column = np.argwhere(inputs < 0)[0].tolist()
         path, local, offset = rows.place(base + row)

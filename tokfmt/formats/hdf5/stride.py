@@ -55,12 +55,8 @@ Flags = NDArray[np.bool_]
 
 
 def continued(scan: Scan, groups: NDArray[np.int64], width: int) -> Flags:
-    """Return bool[samples]: True for a full sample that a sample with real tokens follows in the same stream.
-
-    Args:
-        scan: Scan of all samples.
-        groups: int64[streams + 1], first samples of the streams.
-        width: Tokens per sample.
+    """Return bool[samples]: True for a full sample that a sample with real tokens follows in the same stream. `groups`
+    has the first samples of the streams, int64[streams + 1].
     """
     flags = np.zeros(len(scan.valid), np.bool_)
     flags[:-1] = (scan.valid[:-1] == width) & (scan.valid[1:] > 0)
@@ -77,12 +73,8 @@ def linked(scan: Scan) -> Flags:
 
 
 def judge(rows: Rows | SampledRows, scan: Scan, groups: NDArray[np.int64]) -> Continuation:
-    """Infer a stride, "shuffled" or `ROWS` from the samples; "few" or "mixed" if they do not show one.
-
-    Args:
-        rows: The samples.
-        scan: Scan of these samples.
-        groups: int64[streams + 1], first samples of the streams.
+    """Infer a stride, "shuffled" or `ROWS` from the samples; "few" or "mixed" if they do not show one. `groups` is as
+    for `continued`.
     """
     width = rows.width
     on = continued(scan, groups, width)
@@ -123,12 +115,8 @@ def chance(a: Values, b: Values) -> float:
 
 
 def follow(rows: Rows | SampledRows, on: Flags, *, skip: int = 0) -> bool:
-    """Return True if the tokens at the borders of samples follow each other as neighbors inside samples do.
-
-    Args:
-        rows: Samples with three fields; some of them are read.
-        on: bool[samples], True if a sample is full and has a neighbor to continue in; see `continued`.
-        skip: Number of inputs at the start of each sample that are not tokens of the stream.
+    """Return True if the tokens at the borders of samples follow each other as neighbors inside samples do. `on` is
+    what `continued` returns, and `skip` the inputs at the start of each sample that are not tokens of the stream.
     """
     inside, ends, begins = _neighbors(rows, on, skip)
     if len(ends) < _BORDERS or not len(inside):
@@ -201,14 +189,7 @@ class Joined:
 
 
 def join(scan: Scan, groups: NDArray[np.int64], width: int, stride: str) -> Joined:
-    """Join samples to runs by a given or inferred stride.
-
-    Args:
-        scan: Scan of all samples.
-        groups: int64[streams + 1], first samples of the streams.
-        width: Tokens per sample.
-        stride: overlap, disjoint, bos or per-document.
-    """
+    """Join samples to runs by a given or inferred stride: overlap, disjoint, bos or per-document."""
     valid, skip, broken = scan.valid, int(stride == "bos"), 0
     on = continued(scan, groups, width)
     if stride == "per-document":

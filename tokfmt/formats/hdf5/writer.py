@@ -57,11 +57,8 @@ _Block: TypeAlias = tuple[int, Tokens, NDArray[np.int32]]
 
 
 def compressed(sample: NDArray[np.int32], *, shuffle: bool) -> tuple[bytes, bool]:
-    """Return the chunk of a sample, and True if it is raw because compression would not make it smaller.
-
-    Args:
-        sample: <i4[3, width], contiguous.
-        shuffle: Shuffle the bytes first: all first bytes of the values, then all second ones, and so on.
+    """Return the chunk of a sample, <i4[3, width], and True if it is raw because compression would not make it smaller.
+    With `shuffle`, all first bytes of the values come first, then all second ones, and so on.
     """
     plain = sample.reshape(-1).view(np.uint8)
     if shuffle:
@@ -145,14 +142,7 @@ class SampleFile:
 
 
 def empty_corpus(path: Path, tokens: int, dtype: Dtype, facts: WriterAttributes) -> None:
-    """Create a corpus file and allocate the space of its tokens in one piece.
-
-    Args:
-        path: The file.
-        tokens: Number of tokens, with separators.
-        dtype: Dtype of the tokens.
-        facts: The attributes of the file.
-    """
+    """Create a corpus file with its attributes, and allocate the space of its tokens, with separators, in one piece."""
     with _worded(path), _new(path) as file:
         from h5py import Dataset, h5d, h5p, h5s, h5t
 

@@ -133,11 +133,8 @@ class ChunkTree:
 
 
 def root_of(file: File, header: int) -> int | None:
-    """Return the byte offset of the root of a dataset's B-tree; None if its chunks have another index.
-
-    Args:
-        file: File that holds the dataset.
-        header: Byte offset of the object header of the dataset.
+    """Return the byte offset of the root of a dataset's B-tree; None if its chunks have another index. `header` is the
+    byte offset of the object header of the dataset.
     """
     for kind, content in _messages(file, header):
         if kind == _LAYOUT:

@@ -163,15 +163,8 @@ def stated_end(file: File) -> int:
 
 
 def open_library(file: File, held: Held | None = None, stream: io.RawIOBase | None = None) -> Any:
-    """Open a file with the HDF5 library; return its h5py.File.
-
-    Args:
-        file: The file.
-        held: What is held of it in memory.
-        stream: What the library reads in place of it.
-
-    Raises:
-        CorruptError: A group would end the process; see `chunk_tree.check_groups`.
+    """Open a file with the HDF5 library, which reads `stream` in its place; return its h5py.File. `held` is what is
+    held of it in memory.
     """
     look = held or file
     root_at = {0: 64, 1: 68}.get(look.read(8, 1)[0], 36) if look.size > 76 else 0
@@ -196,12 +189,7 @@ def open_library(file: File, held: Held | None = None, stream: io.RawIOBase | No
 
 
 def _being_written(file: File, process: int | None = None) -> UnsupportedError:
-    """Return the error of a file that a process has open for writing, or had when it was killed.
-
-    Args:
-        file: The file.
-        process: The process that has it open; None to look for it.
-    """
+    """Return the error of a file that a `process` (None: look for it) has open to write, or had when it was killed."""
     process = process or _locked_by(file)
     if process is None:
         what = "is marked as open for writing: its writer was killed, or still has it open"
@@ -338,13 +326,7 @@ def _names_below(handle: Any) -> dict[str, Any]:
 
 
 def opened(file: File, handle: Any, name: str) -> Any:
-    """Open a dataset with the library.
-
-    Args:
-        file: The file.
-        handle: The file as the library opened it.
-        name: Name of the dataset, with those of its groups, as "train/tokens".
-    """
+    """Open a dataset of a file that the library opened. Its name has those of its groups, as "train/tokens"."""
     from h5py import h5d, h5o
 
     owner, last = _owner(file, handle, name)
@@ -394,11 +376,8 @@ def open_arrays(
 
 
 def is_without_samples(file: File, head: bytes) -> bool:
-    """Return whether a file has other datasets, but none of Cerebras: `data`, or `data_0` and so on.
-
-    Args:
-        file: The file.
-        head: The first bytes of the file, which usually hold the names: a store is not asked for them again.
+    """Return whether a file has other datasets, but none of Cerebras: `data`, or `data_0` and so on. `head` usually
+    holds the names: a store is not asked for them again.
     """
     with library_errors(file.path):
         handle = open_library(file, Held(file, [(0, len(head))], [head]))

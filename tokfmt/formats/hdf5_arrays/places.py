@@ -216,12 +216,7 @@ def layout_of(
 
 
 def listed(dataset: Any, layout: ChunkLayout) -> Found:
-    """Return the places of all chunks from the library, of an index other than a B-tree.
-
-    Args:
-        dataset: The dataset, opened by the library (h5py.h5d.DatasetID).
-        layout: The dataset as data.
-    """
+    """Return the places of all chunks from the library (h5py.h5d.DatasetID), of an index other than a B-tree."""
     found, grid = nothing(layout.chunks), layout.grid
     seen = itertools.count(1)
 

@@ -32,10 +32,8 @@ def rows_of(
     *,
     compares: bool = False,
 ) -> IdRows:
-    """Return the IDs of lines with what the fields beside them state.
-
-    Args:
-        masks: Which of its fields of labels and masks are read; None: none, because a user accepts their loss.
+    """Return the IDs of lines with what the fields beside them state, but for labels and masks that are not in `masks`;
+    None: a user accepts their loss.
     """
     tokens = array("I")  # Four times as fast as numpy.fromiter.
     for ids in parsed.values:

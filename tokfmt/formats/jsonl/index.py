@@ -210,13 +210,8 @@ def read_certain(text: TextFile, *, trusted: bool) -> tuple[RawIndex | None, tup
 
 
 def _disorder(path: Place, offsets: Positions, first: int = 0, before: int = -1) -> CorruptError | None:
-    """Return the error of the first entry whose offset does not ascend; None if all do.
-
-    Args:
-        path: The path of the index.
-        offsets: The offsets of some entries.
-        first: The number of the first of these entries.
-        before: The offset of the entry before them.
+    """Return the error of the first entry whose offset does not ascend; None if all do. `first` is the number of the
+    first of these entries, and `before` the offset of the entry before them.
     """
     falling = np.flatnonzero(offsets <= np.concatenate(([before], offsets[:-1]))[: len(offsets)])
     if not len(falling):
@@ -302,12 +297,7 @@ def overlaps(
 
 
 def hidden_lines(lines: Lines, indexed: Positions | None = None) -> list[int]:
-    """Return the byte offsets of lines that are JSON, and so documents, but have no entry.
-
-    Args:
-        lines: Some lines.
-        indexed: The indexes of those lines that have an entry.
-    """
+    """Return the byte offsets of lines that are JSON, and so documents, but are not among those that have an entry."""
     rest = lines if indexed is None else lines.take(np.delete(np.arange(len(lines)), indexed))
     validator, starts = Validator(), (rest.starts + rest.offset).tolist()
     return [
@@ -316,14 +306,7 @@ def hidden_lines(lines: Lines, indexed: Positions | None = None) -> list[int]:
 
 
 def hiding(path: Place, text: TextFile, count: int, offset: int) -> CorruptError:
-    """Return the error of lines that are documents but have no entry.
-
-    Args:
-        path: The path of the index.
-        text: The text file.
-        count: The number of such lines among those that were read.
-        offset: The byte offset of the first of them.
-    """
+    """Return the error of `count` lines that are documents but have no entry; `offset` is that of the first of them."""
     what = f"{count:,} lines of {text.path.name} that are" if count > 1 else f"a line of {text.path.name} that is"
     first = f"the first at byte {offset:,}" if count > 1 else f"at byte {offset:,}"
     return CorruptError(

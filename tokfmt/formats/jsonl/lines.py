@@ -246,11 +246,8 @@ class TextFile:
 
 
 def _decompressor(what: Compression, file: File) -> tuple[Callable[[int], Any], Any, int, tuple[int, ...]]:
-    """Return the factory of decoders, their errors, the bytes per step, and the arguments that bound the output.
-
-    Args:
-        what: The compression.
-        file: The file. The factory is given the byte offset of a member or frame.
+    """Return the factory of decoders, their errors, the bytes per step, and the arguments that bound the output. The
+    factory is given the byte offset of a member or frame.
     """
     if what == "gzip":
         from isal import isal_zlib

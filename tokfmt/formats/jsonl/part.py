@@ -249,11 +249,8 @@ class First(NamedTuple):
 
 
 def first_record(parts: Iterable[Part], options: ReadOptions, *, is_lenient: bool, collects: bool = False) -> First:
-    """Look at the first lines until one shows what records are, "ids" if there is no line. Each is parsed once.
-
-    Args:
-        is_lenient: Lines that are not records are left out.
-        collects: See `Hints.collect_invalid`.
+    """Look at the first lines until one shows what records are, "ids" if there is no line. Each is parsed once. If
+    `is_lenient`, lines that are not records are left out; `collects` is `Hints.collect_invalid`.
     """
     given = {"text": options.text_field, "ids": options.ids_field}
     named = [kind for kind, field in given.items() if field is not None]
@@ -332,9 +329,7 @@ def _of_ids(
     record: object, keys: tuple[str, ...], inferred: tuple[str, ...], options: ReadOptions, second: str = ""
 ) -> First:
     """Return what a record of IDs shows. Of its columns, an option names labels and masks that later records have.
-
-    Args:
-        second: The name of a second list of IDs; "" without one.
+    `second` is the name of a second list of IDs; "" without one.
     """
     if len(keys) > 1 or not isinstance(record, dict):
         return First("ids", keys, inferred)

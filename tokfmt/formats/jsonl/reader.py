@@ -179,13 +179,8 @@ class JsonlReader(RecordReader):
         return found
 
     def _cut(self, number: int, size: int, some: tuple[int, int] | None = None, base: int = 0) -> Iterator[Block]:
-        """Yield the blocks of a file, or of its records `some`.
-
-        Args:
-            number: The number of the file.
-            size: Bytes per block, about.
-            some: The first record and the end, as numbers in the file; None for all.
-            base: The number of the first record of the file in the dataset.
+        """Yield the blocks of about `size` bytes of a file, or of its records `some`: the first, and the end, as
+        numbers in the file. `base` is the number of the first record of the file in the dataset.
         """
         text, start, stop = self.parts[number].text, 0, self.parts[number].text.size
         if text.compression is not None:

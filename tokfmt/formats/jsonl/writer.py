@@ -35,14 +35,7 @@ Rows = NDArray[np.uint64]
 
 
 def ids_lines(tokens: Tokens, offsets: Offsets, before: bytes, after: bytes) -> bytes:
-    """Return one line per sequence: `before`, its IDs as a JSON list, and `after`.
-
-    Args:
-        tokens: unsigned [n], IDs below 2^32.
-        offsets: int64[sequences + 1], from 0 to n.
-        before: The bytes before each list.
-        after: The bytes after each list.
-    """
+    """Return one line per sequence: `before`, its IDs (below 2^32) as a JSON list, and `after`."""
     count = len(offsets) - 1
     ends = np.zeros(len(tokens) + count, np.bool_)
     ends[offsets[1:] + np.arange(count)] = True

@@ -33,12 +33,8 @@ _LAYOUTS = {
 
 
 def sections(file: File, options: ReadOptions, examined: Callable[[], Pack]) -> Sequence[Section]:
-    """Return the sections: header, tokens, start of the index, its entries, end of the file.
-
-    Args:
-        file: The pack.
-        options: The read options.
-        examined: Returns its parts, from the whole index, or raises a `FormatError`.
+    """Return the sections: header, tokens, start of the index, its entries, end of the file. `examined` returns the
+    parts of the pack, from the whole index, or raises a `FormatError`.
     """
     pack, path = _Parts(file, options, examined), file.path
     parts = [Part("header", path, pack.header_fields), Part("tokens", path, lambda: _tokens(pack))]

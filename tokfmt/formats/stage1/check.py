@@ -76,15 +76,7 @@ class Content:
 
 
 def look(path: Place, files: Sequence[File], notes: Sequence[str], seq_len: int, how: Audit) -> Iterator[Finding]:
-    """Yield the findings on the content of blocks.
-
-    Args:
-        path: The dataset.
-        files: Its blocks, in order.
-        notes: The notes that `blocks.suspicions` yields for each.
-        seq_len: Tokens per sample.
-        how: See `Inspection.look`.
-    """
+    """Yield the findings on the content of blocks, given the notes that `blocks.suspicions` yields for each."""
     eos_id, contents = GPT2_EOS if how.eos_id is None else how.eos_id, list[Content]()
     for file in files:
         try:

@@ -72,12 +72,7 @@ def metadata_key(key: str, zarr_format: int) -> str:
 
 
 def dtype_of(raw: Json, zarr_format: int) -> np.dtype[np.integer[Any]] | None:
-    """Return the dtype of an array of integers, with its byte order in zarr v2; None of any other array.
-
-    Args:
-        raw: The metadata.
-        zarr_format: 2 or 3.
-    """
+    """Return the dtype of an array of integers, with its byte order in zarr v2; None of any other array."""
     stated = str(raw.get("dtype" if zarr_format == 2 else "data_type"))
     is_integer = re.fullmatch(r"[<>|][iu][1248]", stated) if zarr_format == 2 else stated in INTEGERS
     return np.dtype(stated) if is_integer else None
@@ -381,12 +376,8 @@ class ZarrChunks(ChunkMap):
         return CorruptError(self._store.root / self._file_key(first), what, remedy=remedy)
 
     def hole_at(self, first: int, count: int, shard: Place | None = None) -> CorruptError:
-        """Return the error for absent chunks.
-
-        Args:
-            first: Number of the first absent chunk file, or of the chunk if `shard` is given.
-            count: Number of absent chunk files or chunks.
-            shard: The existing shard that should hold the chunk.
+        """Return the error for `count` absent chunk files, of which `first` is the first; or for chunks that a `shard`
+        lacks.
         """
         layout, of = self.layout, self.layout.chunks if shard else self.files
         what = f"chunk {first:,} is not in its shard" if shard else "is missing"
@@ -566,11 +557,8 @@ class Array(Chunked):
         fill: bool,
         length: int | None = None,
     ) -> None:
-        """Read the metadata of an array; for the arguments see `read_layout`.
-
-        Args:
-            fill: Read an absent chunk as the fill value.
-            length: Number of items that count, if the shape of one dimension has room for more.
+        """Read the metadata of an array; see `read_layout`. With `fill`, an absent chunk is read as the fill value.
+        `length` is the number of items that count, if the shape of one dimension has room for more.
         """
         layout, keys = read_layout(store, key, zarr_format, dtypes, ranks, stated)
         if length is not None:

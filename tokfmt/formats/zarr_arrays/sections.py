@@ -28,12 +28,8 @@ _COLON = re.compile(r"\s*:\s*")
 
 
 def key_fields(store: Store, key: str, explained: Callable[[str, object], tuple[str, bool]]) -> list[Field]:
-    """Return the keys of a JSON file as fields, with byte offset and length of each.
-
-    Args:
-        store: The store.
-        key: Key of the file.
-        explained: Returns what a name and its value mean, and whether that is a defect; "" to say what zarr states.
+    """Return the keys of a JSON file as fields, with byte offset and length of each. `explained` returns what a name
+    and its value mean, and whether that is a defect; "" to say what zarr states.
     """
     json_of(store, key)  # raises unless the file is a JSON object of at most 1 MiB
     blob = store.blob(key)

@@ -64,12 +64,7 @@ class Store(Protocol):
 
 
 def open_store(path: Place, read_whole: Collection[str] = ()) -> Store:
-    """Open the store at a path: a directory, or a zip file.
-
-    Args:
-        path: The path.
-        read_whole: Names of arrays that the caller reads wholly.
-    """
+    """Open the store at a path: a directory, or a zip file. The caller reads the arrays of `read_whole` wholly."""
     if not path.is_dir():
         return Zipped(path)
     _announce(path, read_whole)
