@@ -55,6 +55,7 @@ SCREENS = (
     Screen("overview", _PACK, "2"),
     Screen("problems", ("sample/merged.pbin",), "3"),
     Screen("packing", ("packed.toml", *_TOKENIZER), "g 1 3 enter"),
+    Screen("batch", ("packed.toml", *_TOKENIZER), "b down down down right"),
     Screen("catalog", ("sample",)),
 )
 

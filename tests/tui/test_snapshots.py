@@ -77,6 +77,7 @@ SCREENS = {
     "next part": (MIX, "g 5 enter enter right_curly_bracket"),
     "origin": (MIX, "g 5 enter enter right_curly_bracket O"),
     "overview of a recipe": (MIX, "2"),
+    "a batch": (MIX, "b down right"),
     # several datasets
     "export": (PACK, "e"),
     "export of selected rows": (PACK, "space space shift+down e"),

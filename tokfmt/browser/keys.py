@@ -96,7 +96,12 @@ def browser(tabs: Iterable[tuple[str, str, str]]) -> list[BindingType]:
 DATA = [
     *_keys(GO, ("g", "jump", "Go to", "Go to a row, a token or a byte; gg goes to the first line")),
     *_keys(FIND, ("slash", "find", "Find", "", "/"), ("f", "filter", "Filter")),
-    *_keys(LOOK, ("m", "mode", "Text/IDs"), ("v", "view", "View", "Show documents or samples")),
+    *_keys(
+        LOOK,
+        ("m", "mode", "Text/IDs"),
+        ("v", "view", "View", "Show documents or samples"),
+        ("b", "batch", "Batch", "Show the batch of a step"),
+    ),
     *_keys(TAKE, ("c", "copy", "Copy", "Copy what is shown: text, or IDs (m)"), ("e", "export", "Export")),
     *_keys(LOOK, ("enter,l", "read", "Read", "Focus the reader")),
     *_keys(
@@ -202,6 +207,24 @@ CATALOG = [
     *_keys(LOOK, ("question_mark", "help", "All keys", "", "?")),
     *_keys(OPEN, ("q", "app.quit", "Quit")),
 ]
+BATCH = [
+    *_keys(
+        GO,
+        ("escape", "leave", "Back"),
+        ("right_square_bracket", "step(1)", "Next step", "", "]"),
+        ("left_square_bracket", "step(-1)", "Step before", "", "["),
+        ("g", "ask_step", "Step", "Go to a step"),
+    ),
+    *_keys(LOOK, ("b", "sizes", "Batch", "Samples of a batch, and ranks: 512/64")),
+    *_keys(LOOK, ("question_mark", "help", "All keys", "", "?")),
+    *_keys(OPEN, ("q", "app.quit", "Quit")),
+]
+BATCH_LIST = _keys(
+    GO,
+    ("enter,l", "choose", "Read"),
+    ("right_curly_bracket,right", "part(1)", "Next document", "", "}"),
+    ("left_curly_bracket,left", "part(-1)", "Document before", "", "{"),
+)
 CATALOG_LIST = [*_keys(OPEN, ("enter,l", "choose", "Open")), *_keys(MOVE, _FIRST)]
 TOKENIZERS = _keys(None, ("down", "list"), ("escape", "leave", "Close"))
 QUESTION = _keys(
@@ -243,11 +266,12 @@ _RANKS = (
     ("hit",),
     ("unfilter", "all"),
     ("read", "occurrences", "choose", "sequence", "write"),
-    ("split", "turn", "open", "part(1)", "next_border", "list"),
+    ("split", "turn", "open", "part(1)", "step(1)", "step(-1)", "next_border", "list"),
     ("jump", "byte"),
     ("find",),
     ("datasets",),  # only where there are several, as in a catalog: nothing else shows the way back to it
     ("filter",),
+    ("sizes", "batch"),
     ("order", "read_all"),
     ("bytes", "copy", "origin"),
     ("travel(-1)", "select", "export", "zoom", "mode"),

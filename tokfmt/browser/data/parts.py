@@ -123,9 +123,8 @@ def parts_of(port: RowSource, token_style: TokenStyle, row: int) -> RowParts | N
     span, reader = fetched_span(port, row), port.reader
     if isinstance(span, Damage) or not has_parts(port):
         return None
-    recipe = None if isinstance(reader, RecordReader) else recipe_of(reader)
     try:
-        if recipe is not None:
+        if not isinstance(reader, RecordReader) and (recipe := recipe_of(reader)) is not None:
             return _with_loss(_of_recipe(recipe, row, span.length), port, span)
         if (run := run_of(reader)) is not None:
             return _of_run(run, row)

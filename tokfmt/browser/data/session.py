@@ -180,6 +180,16 @@ Where = tuple[int, int]
 """The number of a row, and a unit in it."""
 
 
+class Sizes(NamedTuple):
+    """The sizes of a step: its samples over all ranks, and the ranks that share them."""
+
+    batch: int
+    ranks: int = 1
+
+
+_SIZES = Sizes(16)
+
+
 @dataclass
 class Session:
     """A dataset."""
@@ -199,6 +209,7 @@ class Session:
     # the request of the user, from which `request` differs after a change of the split
     asked: SourceRequest | None = None
     where: Where = (0, 0)  # the position of the cursor, for showing the session again
+    batch: Sizes = _SIZES  # as the user set it, for a dataset that states no size of its batches
     # the share of padding of the rows of each view, by its name, as far as it is counted
     padding: dict[str, float] = field(default_factory=dict)
     identity: Identity | None = None  # identity of the file or directory at the path when it was opened

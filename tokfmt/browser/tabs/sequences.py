@@ -19,6 +19,7 @@ from textual.containers import Horizontal, Vertical
 
 from tokfmt.browser import keys
 from tokfmt.browser.data.answers import byte_finder, number_words, parse_number, row_of
+from tokfmt.browser.data.batch import planned_of, samples_view
 from tokfmt.browser.data.facts import TokenFacts, byte_offset_of_unit, facts_of
 from tokfmt.browser.data.layout import Mode, TokenStyle
 from tokfmt.browser.data.opening import UNKNOWN, recipe_of, samples_of
@@ -194,7 +195,7 @@ class SequencesTab(Tab):
             return self.list.has_focus
         if action == "occurrences":
             return self.port.unit == "token" and bool(self.reader.lines)
-        offered = {"unfilter": self.filtered is not None}
+        offered = {"unfilter": self.filtered is not None, "batch": samples_view(self.session) is not None}
         offered |= {"part": bool(self.strip.display)}
         offered |= {"origin": self.session.view.axis is not None}
         return offered.get(action, True)
@@ -294,6 +295,18 @@ class SequencesTab(Tab):
 
     def action_view(self) -> None:
         self.host.next_view()
+
+    def action_batch(self) -> None:
+        """Show the batch of the step that has the row under the cursor."""
+        from tokfmt.browser.batch import BatchScreen
+
+        view = samples_view(self.session)
+        if view is None:
+            self.notify("These rows are documents. A recipe with seq_len makes samples of them, and steps of samples.")
+            return
+        row = self.session.where[0] if view.name == self.session.shown else 0
+        planned = planned_of(view) or self.query_one(PackingHead).planned
+        self.app.push_screen(BatchScreen(self.session, view, row, planned, self.host.go))
 
     def action_read(self) -> None:
         self.reader.focus()

@@ -55,6 +55,12 @@ class PackingHead(WithLoader, Static):
             self.loader.ask(work, self._found)
             self.refresh()
 
+    @property
+    def planned(self) -> dict[str, str]:
+        """Return what the recipe asks for of each source, in words."""
+        sources = () if self.packing is None else self.packing.sources
+        return {source.name: source.asked for source in sources if source.depth == 1 and source.asked}
+
     def _found(self, found: Packing | str) -> None:
         self.packing, self._failure = (None, found) if isinstance(found, str) else (found, "")
         self.refresh()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
@@ -23,6 +23,34 @@ from tokfmt.wording import printable, shortened
 
 _PADDING, _PROMPT = "·", "░"
 _LEAST = 12  # cells of the bar, before its facts are left out
+
+
+class Stretch(NamedTuple):
+    """Adjacent cells of a bar that show the same."""
+
+    text: str
+    tone: int | None  # number of the color of the source; None for padding
+    part: int | None  # index of the part; None in padding
+    is_prompt: bool
+
+
+def bar_of(parts: RowParts, width: int) -> list[Stretch]:
+    """Return the bar of a row in a number of cells."""
+    units = [_unit(x, width, parts.length) for x in range(width)]
+    owners = [(parts.at(unit), parts.is_prompt(unit)) for unit in units]
+    if parts.parts and owners and owners[0][0] is None:  # a sample with a token shows it
+        owners[0] = 0, parts.is_prompt(0)
+    out = list[Stretch]()
+    for (part, prompt), group in groupby(owners):
+        cells = sum(1 for _ in group)
+        if part is None:
+            out.append(Stretch(_PADDING * cells, None, None, False))
+            continue
+        shade = parts.parts[part].shade
+        text = (_PROMPT if prompt else SHADES[shade % len(SHADES)]) * cells
+        text = text[:-1] + "▌" if not prompt and cells > 1 and part + 1 < len(parts.parts) else text
+        out.append(Stretch(text, tone_of(shade), part, prompt))
+    return out
 
 
 class PackingStrip(WithLoader):
@@ -143,22 +171,11 @@ class PackingStrip(WithLoader):
         return found + [[Segment(text, style)] for text in words if parts.odd]
 
     def _bar(self, parts: RowParts) -> list[Segment]:
-        wide, current = self._bar_width(parts), self.current
-        units = [_unit(x, wide, parts.length) for x in range(wide)]
-        owners = [(parts.at(unit), parts.is_prompt(unit)) for unit in units]
-        if parts.parts and owners and owners[0][0] is None:  # a sample with a token shows it
-            owners[0] = 0, parts.is_prompt(0)
-        out = []
-        for (part, prompt), group in groupby(owners):
-            cells = sum(1 for _ in group)
-            if part is None:
-                out.append(Segment(_PADDING * cells, self.get_component_rich_style("strip--padding")))
-                continue
-            shade = parts.parts[part].shade
-            text = (_PROMPT if prompt else SHADES[shade % len(SHADES)]) * cells
-            text = text[:-1] + "▌" if not prompt and cells > 1 and part + 1 < len(parts.parts) else text
-            style = self.get_component_rich_style(f"strip--{tone_of(shade)}")
-            out.append(Segment(text, style + Style(underline=True) if part == current else style))
+        wide, current, out = self._bar_width(parts), self.current, list[Segment]()
+        for one in bar_of(parts, wide):
+            style = self.get_component_rich_style(f"strip--{'padding' if one.tone is None else one.tone}")
+            is_current = one.part is not None and one.part == current
+            out.append(Segment(one.text, style + Style(underline=True) if is_current else style))
         if wide < self.size.width:
             out.append(Segment(f" {parts.words}", self.get_component_rich_style("strip--facts")))
         return out

@@ -1,0 +1,148 @@
+"""The batch of a training step: its samples, with their documents, sources, padding, loss mask and ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tokfmt.base.options import parse_count
+from tokfmt.browser.data.layout import TokenStyle
+from tokfmt.browser.data.opening import recipe_of, run_of, samples_of
+from tokfmt.browser.data.parts import RowParts, SamplePart, parts_of
+from tokfmt.browser.data.rows import Damage, RowSource, View, fetched
+from tokfmt.browser.data.session import Session, Sizes, has_parts
+from tokfmt.core.reader import Layout
+from tokfmt.core.records import RecordReader
+from tokfmt.errors import OptionError
+from tokfmt.wording import counted, percent, visible
+
+MOST = 1 << 16
+"""Maximum number of samples of a batch."""
+_TEXT = 1 << 10  # tokens of a document that are shown
+
+
+class BatchRow(NamedTuple):
+    """A sample of a batch."""
+
+    row: int  # number of the row in the view
+    number: int  # number of the sample, as `show --step` prints it
+    rank: int | None  # the rank that reads it; None if the ranks are not known
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The samples of a step.
+
+    Attributes:
+        step: The step, from 0.
+        steps: The number of whole steps; None if it is not known.
+        sizes: The number of samples and of ranks; None of a run, which states its own.
+        ranks: The number of ranks that read it.
+        rows: The samples, by ranks.
+    """
+
+    step: int
+    steps: int | None
+    sizes: Sizes | None
+    ranks: int
+    rows: Sequence[BatchRow]
+
+
+def samples_view(session: Session) -> View | None:
+    """Return the view of samples of a dataset; None if its rows are documents, which no batch is made of."""
+    views = [session.view, *session.opened.views]
+    return next((view for view in views if _is_of_samples(view.port)), None)
+
+
+def _is_of_samples(port: RowSource) -> bool:
+    reader = port.reader
+    if isinstance(reader, RecordReader):
+        return has_parts(port)
+    return reader.info.layout is Layout.SAMPLES or (has_parts(port) and recipe_of(reader) is None)
+
+
+def parse_sizes(words: str) -> Sizes:
+    """Return the sizes of `512` samples, or of `512/64`: for 64 ranks."""
+    batch, slash, ranks = words.partition("/")
+    sizes = Sizes(parse_count(batch.strip()), parse_count(ranks.strip()) if slash else 1)
+    if not 0 < sizes.batch <= MOST or not 0 < sizes.ranks <= sizes.batch or sizes.batch % sizes.ranks:
+        what = f"a batch has 1 to {MOST:,} samples, as many for each rank"
+        raise OptionError(f"{words}: {what}. 512/64 is 512 for 64 ranks")
+    return sizes
+
+
+def batch_of(view: View, step: int, sizes: Sizes) -> Batch:
+    """Return the batch of a step; of a run, `sizes` are not used if it states its own. Reads indexes at most.
+
+    Raises:
+        OptionError: The step is beyond the last one.
+    """
+    reader, count = view.port.reader, view.port.count
+    run = None if isinstance(reader, RecordReader) else run_of(reader)
+    if run is not None and run.order.batches.is_known:
+        rows = [BatchRow(sample - run.order.first, sample, rank) for sample, rank in run.taken(step, None)]
+        return Batch(step, None, None, len({one.rank for one in rows}), rows)
+    steps = max(1, count // sizes.batch)
+    if not 0 <= step < steps:
+        there = f"step {steps - 1:,}: {counted(count, 'sample')}"
+        raise OptionError(f"step {step:,} is beyond the last whole batch, {there}")
+    recipe = None if isinstance(reader, RecordReader) else recipe_of(reader)
+    samples = None if recipe is None else samples_of(recipe)
+    if samples is not None and count >= sizes.batch:
+        shares = [samples.where_at(step, sizes.batch, rank, sizes.ranks) for rank in range(sizes.ranks)]
+        named = [None] if sizes.ranks == 1 else range(sizes.ranks)
+        rows = [BatchRow(at.sample, at.sample, rank) for rank, share in zip(named, shares, strict=True) for at in share]
+        return Batch(step, steps, sizes, sizes.ranks, rows)
+    rows = [BatchRow(row, row, None) for row in range(step * sizes.batch, min(count, (step + 1) * sizes.batch))]
+    return Batch(step, steps, sizes, 1, rows)
+
+
+def step_of(view: View, row: int, sizes: Sizes) -> int:
+    """Return the step that has a row, or the last whole one."""
+    reader = view.port.reader
+    run = None if isinstance(reader, RecordReader) else run_of(reader)
+    if run is not None and run.order.batches.is_known:
+        step: int = run.order.batches.step_of(run.order.first + row)
+        return step
+    return min(row // sizes.batch, max(1, view.port.count // sizes.batch) - 1)
+
+
+def parts_in(view: View, style: TokenStyle, rows: Sequence[BatchRow]) -> list[RowParts | None]:
+    """Return the parts of some samples of a batch; None for one that is one document, or cannot be read. Reads them."""
+    return [parts_of(view.port, style, one.row) for one in rows]
+
+
+def text_of(view: View, style: TokenStyle, row: int, part: SamplePart) -> str:
+    """Return the beginning of a document of a sample, as text or as IDs. Reads."""
+    piece = fetched(view.port, row, part.start, min(part.stop, part.start + _TEXT))
+    if isinstance(piece, Damage):
+        return ""
+    if style.characters:
+        return visible("".join(map(chr, piece.units.tolist())))
+    if style.decoder is None:
+        return " ".join(map(str, piece.units.tolist()))
+    pieces = style.decoder.pieces(piece.units)
+    raw = b"".join(one.encode() if isinstance(one, str) else one for one in pieces)
+    return visible(raw.decode("utf-8", "replace"))
+
+
+def planned_of(view: View) -> dict[str, str]:
+    """Return the share that a run asks for of each source, in words; {} of another dataset."""
+    reader = view.port.reader
+    run = None if isinstance(reader, RecordReader) else run_of(reader)
+    sources = () if run is None else run.order.sources
+    total = sum(source.weight or 0 for source in sources)
+    return {one.name: percent((one.weight or 0) / total) for one in sources} if total else {}
+
+
+def attention_words(view: View, parts: RowParts | None) -> str:
+    """Return whether attention crosses the documents of a sample, as far as the dataset says it."""
+    if parts is None or len(parts.parts) < 2:
+        return "one document"
+    reader = view.port.reader
+    if isinstance(reader, RecordReader):
+        return "attention crosses documents"
+    if recipe_of(reader) is not None or run_of(reader) is not None:
+        return "attention crosses documents unless masked"
+    return "documents are marked: attention can stop at them" if reader.has_begins else "attention crosses documents"
