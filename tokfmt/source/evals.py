@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tokfmt.base.threads import in_threads
 from tokfmt.core.chats import said_in
-from tokfmt.core.ragged import Offsets, Ragged
+from tokfmt.core.ragged import Ragged
 from tokfmt.core.reader import WINDOW, TokenReader, batches, windows
 from tokfmt.core.records import Block, RecordBatch, RecordReader, RecordView
 from tokfmt.errors import FormatError, OptionError, reword
@@ -32,14 +32,16 @@ from tokfmt.source.request import Reading, SourceRequest, option_names
 from tokfmt.source.stored import Source, agreed_tokenizer, manifest_tokenizer, unknown_id
 from tokfmt.text.decoded import DecodedRecords
 from tokfmt.text.filter_rules import DocumentMatcher, FilterRules, OverlapRules
-from tokfmt.text.ingest import encoded_batches
+from tokfmt.text.ingest import block_size, encoded_batches
 from tokfmt.wording import printable
 
 if TYPE_CHECKING:
-    from tokfmt.text.ngrams import NgramIndex
+    from tokfmt.text.ngrams import Found, NgramIndex
     from tokfmt.text.tokenizer import TokenizerHandle
 
-_BLOCK, _BATCH, _REGION = 1 << 24, 1 << 10, 1 << 22
+_BLOCK, _BATCH = 1 << 24, 1 << 10
+_REGION = 1 << 22  # tokens that are searched at once
+_JOBS = 8  # workers by which text is cut, so that all tasks cut it alike
 _LOSSES = frozenset({"fields"})  # that reading evals accepts
 
 
@@ -203,6 +205,33 @@ def matchers_of(
     return found
 
 
+Interval = Block | tuple[int, int]
+"""Records of a reader, or positions of a token axis."""
+
+
+def cut(reader: TokenReader | RecordReader) -> Iterable[Interval]:
+    """Return the parts of a dataset that are searched one by one, whatever the number of workers."""
+    if isinstance(reader, RecordReader):
+        return reader.blocks(block_size(reader.info.size, _JOBS))
+    return windows(0, reader.info.tokens, _REGION)
+
+
+def found_in(
+    reader: TokenReader | RecordReader, how: Comparison, index: NgramIndex, interval: Interval
+) -> tuple[Found, int]:
+    """Return the n-grams in a part of a dataset, and its number of records. The documents of a Block count from 0."""
+    from tokfmt.text.ngrams import Found
+
+    found, count = list[Found](), 0
+    if not isinstance(reader, RecordReader):
+        return index.in_axis(reader, *interval[:2]), 0
+    for batch in how.read(reader, interval) if isinstance(interval, Block) else ():
+        one = index.in_ragged(batch).firsts() if isinstance(batch, Ragged) else index.in_texts(batch)
+        found.append(one._replace(texts=one.texts + count))
+        count += len(batch)
+    return Found.joined(found), count
+
+
 def overlapping(
     rules: OverlapRules,
     sources: Sequence[Source],
@@ -214,31 +243,18 @@ def overlapping(
 
     The words of texts are those of the records. Else the token axis of a source is read, if it has one already.
     """
-    evals = open_evals(rules, tokenizer)
+    evals, masks = open_evals(rules, tokenizer), [np.empty(0, np.bool_)]
     how = comparison_of(rules.by, [*sources, *evals], tokenizer)
     index, _ = index_of(rules, evals, how)
-
-    def in_block(reader: RecordReader, block: Block) -> NDArray[np.bool_]:
-        masks = [np.empty(0, np.bool_)]
-        for batch in how.read(reader, block):
-            found = index.in_ragged(batch) if isinstance(batch, Ragged) else index.in_texts(batch)
-            masks.append(np.bincount(found.texts, minlength=len(batch)) > 0)
-        return np.concatenate(masks)
-
-    def in_region(reader: TokenReader, interval: tuple[int, int]) -> Offsets:
-        return index.in_axis(reader, *interval).texts
-
-    every = [np.empty(0, np.bool_)]
     for source, axis in zip(sources, axes, strict=True):
         is_text = source.reader.info.is_text and not source.format.is_computed
         reader = source.reader if axis is None or (is_text and rules.by == "words") else axis
         reader = how.readable(source._replace(reader=reader))
-        if isinstance(reader, RecordReader):
-            every += in_threads(partial(in_block, reader), reader.blocks(_BLOCK), jobs)
-        else:
-            mask = np.zeros(reader.info.sequences, np.bool_)
-            regions = windows(0, reader.info.tokens, _REGION)
-            for texts in in_threads(partial(in_region, reader), regions, jobs):
-                mask[texts] = True
-            every.append(mask)
-    return np.concatenate(every)
+        in_axis = np.zeros(0 if isinstance(reader, RecordReader) else reader.info.sequences, np.bool_)
+        for found, count in in_threads(partial(found_in, reader, how, index), cut(reader), jobs):
+            if isinstance(reader, RecordReader):
+                masks.append(np.bincount(found.texts, minlength=count) > 0)
+            else:
+                in_axis[found.texts] = True
+        masks.append(in_axis)
+    return np.concatenate(masks)

@@ -49,6 +49,13 @@ class Found(NamedTuple):
         columns = zip(*parts, strict=True) if parts else ([np.empty(0, np.int64)],) * 3
         return Found(*map(np.concatenate, columns))
 
+    def firsts(self) -> Found:
+        """Return the first place of each n-gram in each text."""
+        order = np.lexsort([self.grams, self.texts])
+        pairs = np.stack([self.texts[order], self.grams[order]])
+        kept = np.sort(order[(np.diff(pairs, prepend=-1) != 0).any(axis=0)])
+        return Found(self.texts[kept], self.positions[kept], self.grams[kept])
+
 
 @functools.lru_cache(maxsize=4)
 def _powers(base: int) -> tuple[Keys, Keys]:
@@ -89,7 +96,7 @@ class NgramIndex:
         return self._matches(tokens, lambda at: tokens[at])
 
     def in_axis(self, reader: TokenReader, start: int, stop: int) -> Found:
-        """Return the places of n-grams that begin in an interval of a token axis, by the numbers of sequences."""
+        """Return the first places of n-grams that begin in an interval of a token axis, by the numbers of sequences."""
         found = list[Found]()
         for a, b in windows(start, stop):
             at, grams = self.in_tokens(reader.tokens(a, min(b + self.n - 1, reader.info.tokens)))
@@ -98,7 +105,7 @@ class NgramIndex:
                 bounds = reader.offsets(first, last)
                 which = np.searchsorted(bounds, at + a, side="right") - 1
                 fits = at + a + self.n <= bounds[which + 1]
-                found.append(Found(first + which[fits], (at + a - bounds[which])[fits], grams[fits]))
+                found.append(Found(first + which[fits], (at + a - bounds[which])[fits], grams[fits]).firsts())
         return Found.joined(found)
 
     def in_ragged(self, ragged: Ragged) -> Found:
@@ -108,8 +115,8 @@ class NgramIndex:
         fits = at + self.n <= ragged.offsets[texts + 1]
         return Found(texts[fits], (at - ragged.offsets[texts])[fits], grams[fits])
 
-    def in_texts(self, texts: Sequence[str]) -> Found:
-        """Return the places of n-grams in texts."""
+    def in_texts(self, texts: Sequence[str], *, every: bool = False) -> Found:
+        """Return the first places of n-grams in pieces of texts, or `every` place."""
         found, carried, spelled = list[Found](), np.empty(0, np.uint64), list[bytes]()
         for words in words_of(texts):
             keys, more = _keys(words, self.base), len(carried) if words.before else 0
@@ -121,7 +128,8 @@ class NgramIndex:
             fits = at - more + self.n <= words.firsts[which + 1]
             at, grams, which = at[fits], grams[fits], which[fits]
             numbers, firsts = np.array(words.texts, np.int64), words.firsts - words.before
-            found.append(Found(numbers[which], at - more - firsts[which], grams))
+            places = Found(numbers[which], at - more - firsts[which], grams)
+            found.append(places if every else places.firsts())
             if len(words.texts) == 1:  # it may go on
                 carried = keys[len(keys) - min(self.n - 1, len(keys)) :]
                 own = slice(max(0, len(words.starts) - len(carried)), None)

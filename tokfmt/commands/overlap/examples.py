@@ -104,7 +104,7 @@ def _document(shown: Shown, place: Example, content: str | list[int] | None) -> 
     low, high = index.bounds[place.item : place.item + 2].tolist()
     begin = int(np.flatnonzero(index.grams[low:high] == place.ngram)[0])
     if shown.how.by == "words":
-        found = index.in_texts([str(content)])
+        found = index.in_texts([str(content)], every=True)
         length = _length(index, low + begin, high, found.positions, found.grams, place.position)
         return (begin, length), _of_text(str(content), place.position, length)
     handle, at = shown.how.tokenizer, place.position

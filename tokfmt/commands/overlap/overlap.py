@@ -13,7 +13,7 @@ from __future__ import annotations
 import io
 import re
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -31,8 +31,8 @@ from tokfmt.commands.overlap.report import (
 )
 from tokfmt.commands.overlap.tally import Groups, Part, Totals, examples_of, groups_of, runs_of, tallied
 from tokfmt.core.losses import READS
-from tokfmt.core.ragged import Ragged, offsets_of
-from tokfmt.core.reader import TokenReader, windows
+from tokfmt.core.ragged import offsets_of
+from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import Block, RecordReader
 from tokfmt.errors import FormatError, OptionError
 from tokfmt.files.file import matching, open_file, writing
@@ -47,16 +47,13 @@ from tokfmt.run.execute import make_executor, may_spawn, worker_count
 from tokfmt.run.plan import Share, Workers
 from tokfmt.run.progress import Progress
 from tokfmt.source.discover import check_unchanged, find_sources, snapshot
-from tokfmt.source.evals import Comparison, comparison_of, index_of, open_evals
+from tokfmt.source.evals import Comparison, Interval, comparison_of, cut, found_in, index_of, open_evals
 from tokfmt.source.open import open_dataset, presuming
 from tokfmt.source.request import Reading, SourceRequest
 from tokfmt.source.stored import Source, tokenizer_of
 from tokfmt.text.filter_rules import OverlapRules
-from tokfmt.text.ingest import block_size
-from tokfmt.text.ngrams import Found, NgramIndex
+from tokfmt.text.ngrams import NgramIndex
 
-_REGION = 1 << 22  # tokens
-_JOBS = 8  # workers by which text is cut, so that all tasks cut it alike
 _WORTH = 1 << 26  # bytes from which processes pay off
 
 
@@ -87,7 +84,7 @@ class _Region(NamedTuple):
     number: int
     corpus: int
     first: int  # the number of the first region of the corpus
-    interval: Block | tuple[int, int]
+    interval: Interval
 
 
 def overlap(request: OverlapRequest, progress: Progress | None = None) -> OverlapReport:
@@ -188,13 +185,8 @@ def _overlap(request: OverlapRequest, progress: Progress, *, every_end: bool) ->
 def _regions(readers: Sequence[TokenReader | RecordReader]) -> Iterator[_Region]:
     number = 0
     for corpus, reader in enumerate(readers):
-        cut: Iterable[Block | tuple[int, int]]
-        if isinstance(reader, RecordReader):
-            cut = reader.blocks(block_size(reader.info.size, _JOBS))
-        else:
-            cut = windows(0, reader.info.tokens, _REGION)
         first = number
-        for interval in cut:
+        for interval in cut(reader):
             yield _Region(number, corpus, first, interval)
             number += 1
 
@@ -222,21 +214,16 @@ def _size(region: _Region) -> int:
 
 def _search(job: _Job, region: _Region) -> Part:
     """Return what is found in a region."""
-    reader, found, count, opened, number = job.readers[region.corpus], list[Found](), 0, set[int](), region.number
-    if isinstance(reader, RecordReader):
-        assert isinstance(region.interval, Block)
-        for batch in job.how.read(reader, region.interval):
-            one = job.ngrams.in_ragged(batch) if isinstance(batch, Ragged) else job.ngrams.in_texts(batch)
-            found.append(one._replace(texts=one.texts + count))
-            count += len(batch)
-    else:
+    reader, number, opened = job.readers[region.corpus], region.number, set[int]()
+    found, count = found_in(reader, job.how, job.ngrams, region.interval)
+    if not isinstance(reader, RecordReader):
         start, stop = region.interval[:2]
-        number, found = region.first, [job.ngrams.in_axis(reader, start, stop)]
-        for position in (start, stop - 1) if len(found[0].texts) else ():
+        number = region.first
+        for position in (start, stop - 1) if len(found.texts) else ():
             own = reader.sequence_at(position)
             begin, end = reader.offsets(own, own + 1).tolist()
             opened |= {own} if begin < start or end > stop else set()
-    part = tallied(Found.joined(found), job.groups, number, frozenset(opened))
+    part = tallied(found, job.groups, number, frozenset(opened))
     return part._replace(region=region.number, corpus=region.corpus, documents=count, size=_size(region))
 
 
