@@ -47,6 +47,30 @@ def test_given_format(format_, content, tmp_path):
         tokfmt.stats(tmp_path / "x", format=format_, eos=0)
 
 
+@pytest.mark.parametrize("format_", ["nanogpt", "stage1", "olmo", "modalities", "internevo", "litgpt-packed"])
+@pytest.mark.parametrize("length", [50, 51, 52, 4096, 4100])
+def test_a_page_has_no_other_finding(format_, length, tmp_path):
+    """What its size says of a block of samples or of whole tokens is not of interest."""
+    (tmp_path / "x").write_bytes(PAGES[0] + b" " * (length - len(PAGES[0])))
+    (report,) = tokfmt.check(tmp_path / "x", format=format_, deep=True)
+    assert list(report.counts.values()) == [1]
+    assert "page of HTML" in report.findings[0].message
+
+
+def test_a_page_among_blocks_is_reported_beside_what_the_others_have(tmp_path):
+    (folder := tmp_path / "in").mkdir()
+    for number in range(3):
+        np.arange(1, 2049, dtype="<i4").tofile(folder / f"stage1_block_{number:04d}.bin")
+    (folder / "stage1_block_0001.bin").write_bytes(PAGES[0])
+    with open(folder / "stage1_block_0002.bin", "ab") as file:
+        file.write(b"abc")
+    (report,) = tokfmt.check(folder, format="stage1")
+    assert {(finding.code, finding.path.rpartition("/")[2]) for finding in report.findings} >= {
+        ("TF202", "stage1_block_0001.bin"), ("TF206", "stage1_block_0002.bin"),
+    }  # fmt: skip
+    assert sum(finding.path.endswith("0001.bin") for finding in report.findings) == 1
+
+
 def test_page_as_a_document(tmp_path):
     """A page is data for who says so: a document of text."""
     (tmp_path / "page.md").write_bytes(PAGES[0])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -49,9 +48,13 @@ class Inspection(ABC):
         return any(problem.is_fatal for problem in self.problems)
 
     def findings(self, how: Audit) -> Iterator[Finding]:
-        """Yield every finding: first the problems, then what `look` finds."""
-        for found in itertools.chain(self.problems, self.look(how)):
-            yield found.finding() if isinstance(found, Problem) else found
+        """Yield every finding: first the problems, then what `look` finds, but for what is a problem already."""
+        known = [problem.finding() for problem in self.problems]
+        yield from known
+        for found in self.look(how):
+            finding = found.finding() if isinstance(found, Problem) else found
+            if finding not in known:
+                yield finding
 
     def open(self, accepted: frozenset[str]) -> TokenReader | RecordReader:
         """Return the reader with problems noted and losses accepted; raise what no word of `accepted` accepts."""

@@ -27,7 +27,7 @@ _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/+)")  # A Path turns two sla
 AZURE_ACCOUNT = "AZURE_STORAGE_ACCOUNT_NAME"
 _WITH_QUERY = ("http", "https")
 """Schemes in which `?` ends the key. In a key of an object store, `?` is a character or a pattern."""
-_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
+_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP, errno.ENAMETOOLONG)
 
 
 class Place(ABC):

@@ -82,6 +82,7 @@ from tokfmt.errors import (
     CorruptError,
     FormatError,
     OptionError,
+    StandInError,
     UnsafeError,
     UnsupportedError,
 )
@@ -1018,7 +1019,20 @@ class FlatFormat(Format):
         if not self.describes_tokens and not any(one.is_fatal and not one.accepted_by for one in layout.problems):
             problems = widths_contradicted(layout.extents[:1], options, layout.starts)
             layout = replace(layout, problems=[*layout.problems, *problems])
+        layout = replace(layout, problems=self._of_files(layout))
         return self.inspection(self, paths, options, hints, layout)
+
+    def _of_files(self, layout: FileLayout) -> Sequence[Problem]:
+        """Return the problems of a layout; of a file that stands in for another, such as a page, only that it does."""
+        files, refused = {str(extent.file.path): extent.file for extent in layout.extents}, dict[str, Problem]()
+        for path in {str(problem.error.path) for problem in layout.problems} & files.keys():
+            try:
+                files[path].read(0, min(1, files[path].size))
+            except StandInError as error:
+                refused[path] = fatal(self.unreadable, error)
+        if not refused:
+            return layout.problems
+        return [*(one for one in layout.problems if str(one.error.path) not in refused), *refused.values()]
 
     def writer(self, path: Path, options: Any, target: Target) -> TokenWriter:
         return super().writer(path, options, target) if self.read_only else self.Writer(path, options, target)

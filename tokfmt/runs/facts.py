@@ -27,7 +27,7 @@ Framework = Literal[
     "megatron-core", "megatron-lm", "gpt-neox", "nanoset", "mosaic-streaming", "litdata", "olmo-core", "olmo"
 ]
 _MANY = 1 << 40
-_BATCH, _RANKS = 1 << 22, 1 << 20
+_BATCH, _RANKS = 1 << 22, 1 << 17
 _T = TypeVar("_T")
 _DEPTH = 8  # levels of sources
 _LARGEST = 1e15  # sum of weights

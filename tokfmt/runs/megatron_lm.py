@@ -169,9 +169,9 @@ def _described(facts: RunFacts, names: Sequence[str]) -> tuple[list[IndexMap], B
         inner = _TEXT.findall(text)
         if not inner or _value(inner[0], "Dataset name") != given.split:
             continue
-        weights = re.findall(r"[0-9.eE+-]+", text.rpartition("Weights:")[2].partition("]")[0])
+        weights = _weights_of(text, there / name) if "Blend" in text else []
         if "Blendable" in text or (given.order is not None and name.startswith(given.order)):
-            tops.append((name.removesuffix(".dsc"), inner, [float(one) for one in weights] if "Blend" in text else []))
+            tops.append((name.removesuffix(".dsc"), inner, weights))
         elif len(names) == 1:
             tops.append((name.removesuffix(".dsc"), inner, []))
     if given.order is not None:
@@ -198,6 +198,14 @@ def _of_text(facts: RunFacts, there: Place, text: str, weight: float | None) -> 
     name = path.rpartition("/")[2]
     source = megatron_source(name, place, weight)
     return IndexMap(source, there / hashed, int(length))
+
+
+def _weights_of(text: str, path: Place) -> list[float]:
+    words = re.findall(r"[0-9.eE+-]+", text.rpartition("Weights:")[2].partition("]")[0])
+    try:
+        return [float(word) for word in words]
+    except ValueError as error:
+        raise CorruptError(path, "does not state the weights of its datasets", remedy="Copy it again") from error
 
 
 def _text_of(path: Place) -> str:

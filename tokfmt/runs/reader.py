@@ -144,7 +144,8 @@ class RunReader(TokenReader):
     def rank_of(self, step: int, sample: int) -> int | None:
         """Return the rank that reads a sample in a step; None if none does."""
         shares = self.order.ranks(step)
-        return next((rank for rank, share in enumerate(shares) if (share == sample).any()), None)
+        at = np.flatnonzero(np.concatenate(shares) == sample)
+        return int(np.searchsorted(np.cumsum([len(share) for share in shares]), at[0], "right")) if len(at) else None
 
     def taken(self, step: int, rank: int | None) -> list[tuple[int, int]]:
         """Return the samples of a step, each with the rank that reads it, by ranks."""
