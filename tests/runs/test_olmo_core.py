@@ -271,6 +271,7 @@ LEAF = "[[run.source.source]]\npaths = ['data/harbour.npy']\n"
         ("mixture", {"requested_tokens": 10**15}, "requested_tokens"),
         ("mixture", {"sources": f"[[run.source]]\npaths = {PATHS}\nratio = 1.0\n"}, "several paths"),
         ("fsl", {"paths": ["../../etc/passwd"]}, "outside"),
+        ("fsl", {"cache": "typo", "seed": 1234}, "cache="),
         ("fsl", {"framework": "olmo"}, "drop_last"),
     ],
 )

@@ -42,6 +42,8 @@ def sources_of(facts: RunFacts) -> Sequence[RunSource]:
 def open_run(facts: RunFacts, hints: Hints) -> RunReader:
     """Open the sources and the order of a run."""
     module = module_of(framework_of_run(facts))
+    if facts.given.cache is not None and not facts.cache.is_dir():
+        raise FormatError(facts.cache, "is not a folder of order files", remedy="Name another: --from-opt cache=DIR")
     read: Sequence[RunSource] = module.sources(facts)
     datasets = [_opened(source, hints) for source in read]
     return RunReader(module.order(facts, read, datasets))
