@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import tracemalloc
 
 import numpy as np
 import overlap_oracle as oracle
@@ -367,3 +368,31 @@ def test_without_in_tasks_and_with_a_selection(corpora, tmp_path):
     assert (tmp_path / "tasks.pbin").read_bytes() == (tmp_path / "whole.pbin").read_bytes()
     with pytest.raises(OptionError):
         tokfmt.convert(home / "c.pbin", tmp_path / "o.pbin", select="0:3", **how)
+
+
+def peak(*paths, **how):
+    tokfmt.overlap(*paths, **how, jobs=1)  # what is imported, and tables that stay
+    tracemalloc.start()
+    try:
+        tokfmt.overlap(*paths, **how, jobs=1)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["a b " * 200_000],
+        ["a b c d e"] * 40_000,
+        [" ".join(f"{k:x}" for k in range(60_000))],
+        ["東京" * 60_000],
+    ],
+    ids=["letters", "items", "distinct", "ideographs"],
+)
+def test_memory_follows_the_evals(tmp_path, texts):
+    """At most 60 times their size, and 40 MiB for windows of the corpus; a corpus of hits takes no more."""
+    evals, size = lines(tmp_path / "e.jsonl", texts), sum(len(text.encode()) for text in texts)
+    assert peak(lines(tmp_path / "c.jsonl", ["a b c"]), evals, ngram=5) < 60 * size + (40 << 20)
+    few = lines(tmp_path / "few.jsonl", ["a b a b a b", texts[0][:40]])
+    assert peak(lines(tmp_path / "c.jsonl", texts * 4), few, ngram=5) < 128 << 20

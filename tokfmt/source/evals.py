@@ -1,8 +1,8 @@
 """Open evals, and read datasets that are compared with them: as texts for n-grams of words, else as token IDs.
 
 An eval is a dataset of any format, whose items are its records or sequences. The text of an item is that of one field,
-or of several, joined by line ends; of a chat, it is what the messages say. Memory follows the evals: at most 90 bytes
-for each byte of their texts, and 60 for each token ID.
+or of several, joined by line ends; of a chat, it is what the messages say. Memory follows the evals: at most 60 bytes
+for each byte of their texts, or for each token ID.
 """
 
 from __future__ import annotations
