@@ -196,3 +196,10 @@ def test_a_wrong_fact_is_named(wrong, word, tmp_path):
 def test_no_path_is_opened_outside_of_root(tmp_path):
     run = described(tmp_path, "drop", paths=["../../etc/harbour.npy"])
     assert "outside" in commands.run("info", run).stderr
+
+
+def test_documents_that_nothing_divides_have_a_note(tmp_path):
+    """Without a separator and a .csv.gz, a token file is one document."""
+    for separator in (0, None):
+        done = commands.run("info", described(tmp_path, "drop", eos_token_id=separator), "--json", check=0)
+        assert any("eos_token_id" in note for note in json.loads(done.stdout)["notes"]) == (separator is None)

@@ -100,6 +100,13 @@ def slices_of(
     return Slices([(k, np.zeros(1, np.int64), tokens[k] // (width * chunk) * chunk) for k in files], width)
 
 
+def undivided(read: Sequence[RunSource], datasets: Sequence[Dataset]) -> tuple[str, ...]:
+    """Return a note if nothing shows where the documents of token files end."""
+    if any(one.eos_id is None and dataset.spans.count == 1 for one, dataset in zip(read, datasets, strict=True)):
+        return ("eos_token_id is not stated: a token file without a .csv.gz is one document",)
+    return ()
+
+
 class OlmoOrder(EpochOrder):
     """The order of a training run."""
 
@@ -118,6 +125,7 @@ class OlmoOrder(EpochOrder):
             )
         self.facts = {"instances": self.data.count}
         self.file: Stored | None = None
+        self.notes = undivided(read, datasets)
         self.table: NDArray[np.int32] | None = None
         if record := _record(facts.cache, self.data.count):
             self._of_record(record)
@@ -132,7 +140,7 @@ class OlmoOrder(EpochOrder):
                 f"the record of the ranks has steps of {batch:,} samples. Leave out batch_size", name="batch_size"
             )
         self.batches = Batches(replace(self.given, batch_size=batch, batch_schedule=(), rampup=()))
-        self.notes, self.from_files = record.notes, True
+        self.notes, self.from_files = (*self.notes, *record.notes), True
         self.epoch_of_start, self.head, self.per = 0, steps * batch, steps * batch
         self.first, self.count = record.first * batch, (record.first + steps) * batch
         self.table = record.table.reshape(-1)
@@ -157,7 +165,7 @@ class OlmoOrder(EpochOrder):
         elif self.seed is None:
             self._fits(self.file)
             self.from_files = True
-            self.notes = ("the order file holds the last epoch that the run began; seed=N builds the others again",)
+            self.notes += ("the order file holds the last epoch that the run began; seed=N builds the others again",)
         more = 0 if drop_last else batch - 1
 
         def rest(_: int, skipped: int) -> int:

@@ -30,7 +30,7 @@ from tokfmt.runs.arrays import Held, Integers, Stored, are_equal, stored_raw
 from tokfmt.runs.epochs import MOST, Entries, EpochOrder, numbered, shuffled, stated
 from tokfmt.runs.facts import RunFacts
 from tokfmt.runs.instances import Documents, Slices, stale_documents
-from tokfmt.runs.olmo import slices_of
+from tokfmt.runs.olmo import slices_of, undivided
 from tokfmt.runs.olmo_core_data import CONFIG, Files, Mixed, kind_of, length_of, mixture, sources
 from tokfmt.runs.olmo_core_vsl import VslOrder
 from tokfmt.runs.order import Order, RunSource, repeats, unlike
@@ -89,6 +89,7 @@ class OlmoCoreOrder(EpochOrder):
 
     def __init__(self, facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> None:
         super().__init__(facts, read, datasets)
+        self.notes = undivided(read, datasets)
         self.where, self.kind, self._stored = facts, kind_of(facts), dict[int, Stored]()
         found = _shuffles(facts, self.kind)
         self.seq_len = length_of(facts, {one.length for one in found if one.length is not None})
@@ -101,7 +102,7 @@ class OlmoCoreOrder(EpochOrder):
         self.facts = {"dataset": self.kind, "instances": self.data.count}
         missing = next((epoch for epoch, _ in self._begins() if self._file(epoch) is None), None)
         if self.from_files and missing is not None:
-            self.notes = (f"no file has the order from epoch {missing:,} on: it is built again",)
+            self.notes += (f"no file has the order from epoch {missing:,} on: it is built again",)
 
     def _fitting(self, found: Sequence[_Shuffle]) -> tuple[Slices | Documents | Mixed, _Shuffle]:
         """Return the instances, and the order files that are of so many, or an order that is built again."""

@@ -25,6 +25,7 @@ from tokfmt.model.dataset import Dataset
 from tokfmt.runs.arrays import Held, Integers, Numbers, Stored, are_equal, searched, stored_raw
 from tokfmt.runs.epochs import EpochOrder
 from tokfmt.runs.facts import RunFacts
+from tokfmt.runs.olmo import undivided
 from tokfmt.runs.olmo_core_data import CONFIG, LONGEST, Files
 from tokfmt.runs.order import Batches, RunSource, unlike
 from tokfmt.wording import printable
@@ -45,7 +46,7 @@ class VslOrder(EpochOrder):
     def __init__(self, facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> None:
         super().__init__(facts, read, datasets)
         there, curriculum, self.cycles = _folder(facts)
-        self.folder = there / curriculum
+        self.folder, self.notes = there / curriculum, undivided(read, datasets)
         self.names, found = set(names_in(self.folder)), map(_BUCKET.fullmatch, names_in(there))
         self.widths = sorted(int(match[1]) for match in found if match)
         if not self.widths or not 1 <= self.widths[0] <= self.widths[-1] <= LONGEST:
