@@ -613,7 +613,7 @@ COMMANDS = {
 
 VERBS = {
     "convert": "convert", "stats": "stats", "check": "check", "diff": "diff", "show": "show", "recipe": "recipe",
-    "info": "info", "open": "open", "overlap": "overlap", "Dataset": "Dataset.save", "Loader": "Loader", "list_formats": "", "TokfmtError": "", "__version__": "",
+    "fleet": "info", "info": "info", "open": "open", "overlap": "overlap", "Dataset": "Dataset.save", "Loader": "Loader", "list_formats": "", "TokfmtError": "", "__version__": "",
 }  # fmt: skip
 
 OPTIONS = {

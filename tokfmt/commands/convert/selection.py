@@ -31,10 +31,10 @@ from tokfmt.run.progress import Progress
 from tokfmt.source.ingest import tokenized
 from tokfmt.source.request import parse_selection
 from tokfmt.source.stored import Source, manifest_tokenizer, paths_of, records_of, tokenizer_note
-from tokfmt.text.filter_rules import OverlapRules
 from tokfmt.wording import counted
 
 if TYPE_CHECKING:
+    from tokfmt.text.filter_rules import OverlapRules
     from tokfmt.text.tokenizer import TokenizerHandle
 
 _WITHOUT = "without:"  # begins a selection that `without` makes
@@ -52,6 +52,8 @@ class Selected(NamedTuple):
 
 def without(given: object) -> str:
     """Return the selection of all sequences that do not overlap with evals, `{"with": [...], "ngram": 13}` or paths."""
+    from tokfmt.text.filter_rules import OverlapRules
+
     rules = OverlapRules.of(given)
     table = {"with": [str(place_of(path).normalized()) for path in rules.evals], "ngram": rules.ngram}
     return _WITHOUT + json.dumps({**table, "by": rules.by, "field": rules.field})
@@ -60,6 +62,8 @@ def without(given: object) -> str:
 def query_of(selection: str | None) -> Query | OverlapRules | None:
     """Return the query of a selection; None for an interval, and without one."""
     if selection is not None and selection.startswith(_WITHOUT):
+        from tokfmt.text.filter_rules import OverlapRules
+
         return OverlapRules.of(json.loads(selection.removeprefix(_WITHOUT)))
     return parse_query(selection) if selection is not None and is_query(selection) else None
 
@@ -85,6 +89,8 @@ def selected(
     if query is None:
         interval = parse_selection(selection, axis.info.sequences, paths_of(sources))
         return Selected(Slice(axis, *interval), interval)
+    from tokfmt.text.filter_rules import OverlapRules  # Most conversions take all sequences, or an interval.
+
     if isinstance(query, OverlapRules):
         return _divided(axis, ~_overlapping(query, sources, readers, tokenizer, jobs, progress))
     decoder = None
@@ -132,6 +138,8 @@ def selected_lines(
     jobs: int,
 ) -> Selected:
     """Return the lines whose records a query finds. `counts` are the lines of each source."""
+    from tokfmt.text.filter_rules import OverlapRules
+
     query, is_taken, readers = query_of(selection), np.zeros(lines.info.sequences, np.bool_), records_of(sources)
     if isinstance(query, OverlapRules):
         return _divided(lines, ~_overlapping(query, sources, [None] * len(sources), tokenizer, jobs, progress))
