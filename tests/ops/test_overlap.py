@@ -358,6 +358,26 @@ def test_a_recipe_says_what_is_wrong_with_its_evals(tmp_path, rule, said):
     assert said in str(caught.value)
 
 
+def test_evals_are_sources_of_what_is_written(tmp_path):
+    """They are not overwritten, a resumed conversion notices that one has changed, and the manifest names them."""
+    corpus, evals = ids(tmp_path / "c.jsonl", [[1, 2], [3, 4]]), ids(tmp_path / "e.jsonl", [[1, 2]])
+    recipe, other = tmp_path / "mix.toml", ids(tmp_path / "f.jsonl", [[3, 4]])
+    recipe.write_text(
+        'tokfmt = 1\n[[source]]\npath = "c.jsonl"\nfilter = "f"\n[filter.f]\n'
+        'without = { with = "f.jsonl", ngram = 2, by = "tokens" }\n'
+    )
+    how = {"without": {"with": evals, "ngram": 2, "by": "tokens"}}
+    for source, words, eval_ in ((corpus, how, evals), (recipe, {}, other)):
+        with pytest.raises(TokfmtError):
+            tokfmt.convert(source, eval_, overwrite=True, to_eos=9, **words)
+        out = tmp_path / f"{source.stem}.pbin"
+        tokfmt.convert(source, out, to_eos=9, resume=True, **words)
+        assert str(eval_.name) in (tmp_path / f"{source.stem}.pbin.tokfmt.json").read_text()
+        ids(eval_, [[7, 7], [8, 8]])
+        with pytest.raises(TokfmtError):
+            tokfmt.convert(source, out, to_eos=9, resume=True, **words)
+
+
 def test_without_in_tasks_and_with_a_selection(corpora, tmp_path):
     home, items, _ = corpora
     how = {"without": {"with": items, "ngram": 5, "by": "tokens"}}

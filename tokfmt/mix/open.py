@@ -244,7 +244,8 @@ def _entered(recipe: Place, above: Nesting | None) -> Nesting:
 def named_by(recipe: Place, above: Nesting | None = None) -> Found:
     """Find the datasets that a recipe names; recipes among them have the datasets that they name in turn."""
     datasets, nesting = dict[tuple[Place, str | None, str | None], SourceFiles](), _entered(recipe, above)
-    for entry in read_recipe(recipe).sources:
+    file = read_recipe(recipe)
+    for entry in file.sources:
         places = expanded([place_named(recipe, path) for path in entry.path])
         request = SourceRequest.of(places, entry.format, options=entry.options, split=entry.split)
         try:
@@ -257,6 +258,11 @@ def named_by(recipe: Place, above: Nesting | None = None) -> Found:
         except TokfmtError as error:
             error.add_note(_which(entry, recipe))
             raise
+    for rules in file.filters.values():
+        if rules.without is not None:  # The result depends on evals as on sources.
+            request = SourceRequest(tuple(place_named(recipe, str(path)) for path in rules.without.evals))
+            for path in dataset_paths(request):
+                datasets.setdefault((path, None, None), dataset_at(path, request))
     return datasets
 
 

@@ -36,8 +36,9 @@ from tokfmt.source.content import Manifest
 from tokfmt.source.discover import find_sources
 from tokfmt.source.manifest import own_manifest
 from tokfmt.source.open import open_datasets
-from tokfmt.source.request import STREAM, Reading, SourceFiles, needed
+from tokfmt.source.request import STREAM, Reading, SourceFiles, SourceRequest, needed
 from tokfmt.source.stored import Source, agreed_tokenizer, files_of_sources, tokenizer_of
+from tokfmt.text.filter_rules import OverlapRules
 from tokfmt.wording import printable
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class FoundFiles(NamedTuple):
     """The datasets that a conversion reads, before they are opened."""
 
     named: Sequence[SourceFiles]  # that the request names
-    files: tuple[SourceFiles, ...]  # these and all that recipes among them name
+    files: tuple[SourceFiles, ...]  # these, all that recipes among them name, and the evals of --without
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,9 @@ def find_files(request: Request, opened: OpenedSources | None, listing: Listing)
         from tokfmt.mix import named_by  # only recipes need what it imports
 
         named = [one._replace(named=named_by(one.path)) if one.format.name == "recipe" else one for one in named]
-    return FoundFiles(named, tuple(one for dataset in named for one in dataset.all()))
+    query = query_of(request.select)
+    evals = find_sources(SourceRequest(query.evals), listing=listing) if isinstance(query, OverlapRules) else []
+    return FoundFiles(named, tuple(one for dataset in (*named, *evals) for one in dataset.all()))
 
 
 def open_inputs(
