@@ -75,6 +75,8 @@ def test_facts_lead_on(repeated):
         assert app.focused.turned == "frequent"
         await follow(app, press, "on disk")
         assert app.entry.name == "index"
+        await press("backspace")
+        assert app.entry.name == "statistics"
 
     browse([repeated], steps)
 

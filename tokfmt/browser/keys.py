@@ -270,8 +270,8 @@ _RANKS = (
     ("jump", "byte"),
     ("find",),
     ("datasets",),  # only where there are several, as in a catalog: nothing else shows the way back to it
+    ("batch", "sizes"),
     ("filter",),
-    ("sizes", "batch"),
     ("order", "read_all"),
     ("bytes", "copy", "origin"),
     ("travel(-1)", "select", "export", "zoom", "mode"),

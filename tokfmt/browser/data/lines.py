@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -102,10 +103,11 @@ class HistogramLines(Lines):
 
 @dataclass(frozen=True)
 class LengthLines(HistogramLines):
-    """The lengths of rows, a line for each interval."""
+    """The lengths of rows, a line for each interval; neighbors are joined, so that all fit."""
 
     lengths: Lengths  # the lengths
     row_name: str  # the noun for a row: "document", "sample", "row" or "record"
+    most: int  # the number of lines at most
 
     @property
     def titles(self) -> Sequence[str]:
@@ -116,21 +118,33 @@ class LengthLines(HistogramLines):
         tries = [(begins[0], known), (begins[1], known), (begins[1], known[:3])]  # the longest is a fact beside it
         return [*(" · ".join((begin, *some)) for begin, some in tries), " · ".join(known[:3]) or begins[1]]
 
+    @cached_property
+    def _edges(self) -> list[int]:
+        """The bounds of the intervals: those of the histogram, every second or third one if there are too many."""
+        edges = self.lengths.histogram.edges
+        step = -(-(len(edges) - 1) // self.most)
+        return [*edges[:-1:step], edges[-1]] if step > 1 else edges
+
+    @cached_property
+    def _counts(self) -> list[int]:
+        edges, counts = self.lengths.histogram.edges, self.lengths.histogram.counts
+        bounds = [edges.index(edge) for edge in self._edges]
+        return [sum(counts[a:b]) for a, b in pairwise(bounds)]
+
     @property
     def counts(self) -> Sequence[int]:
-        return self.lengths.histogram.counts
+        return self._counts
 
     def interval(self, line: int) -> str:
-        low, high = self.lengths.histogram.edges[line : line + 2]
+        low, high = self._edges[line : line + 2]
         return f"{low:,}" if high == low + 1 else f"{low:,}–{high - 1:,}"  # noqa: RUF001
 
     def query(self, lines: Sequence[int]) -> str:
-        edges = self.lengths.histogram.edges
-        return f"{edges[min(lines)]}<=len<{edges[max(lines) + 1]}"
+        return f"{self._edges[min(lines)]}<=len<{self._edges[max(lines) + 1]}"
 
     def record(self, line: int) -> Mapping[str, object]:
-        low, high = self.lengths.histogram.edges[line : line + 2]
-        return {"low": low, "high": high, f"{self.row_name}s": self.lengths.histogram.counts[line]}
+        low, high = self._edges[line : line + 2]
+        return {"low": low, "high": high, f"{self.row_name}s": self._counts[line]}
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tokfmt.browser.data.cells import Lines
 from tokfmt.browser.data.lines import Fact, GroupLines, TokenLines
 from tokfmt.browser.data.opening import UNKNOWN, recipe_of
@@ -130,19 +132,29 @@ def _sizes(found: Statistics | None, session: Session) -> Iterator[Fact]:
     rows = f"{found.sequences:,}" if found.sequences or found.lengths else "not split yet"
     yield Fact(f"{row_name(session)}s", rows, _lists(""))
     if lost := left_out(found, session):
-        yield Fact("left out", f"{counted(lost, 'record')} that cannot be read", "app.tab('findings')", odd=True)
+        yield Fact("left out", f"{counted(lost, 'record')} that cannot be read", "place('findings')", odd=True)
     leads = "ranking('frequent')" if found.ids else ""
     of_positions = found.padding is not None and found.padding.count and row_name(session) == "sample"
     yield Fact("positions" if of_positions else "tokens", "" if found.tokens is None else f"{found.tokens:,}", leads)
     yield Fact("characters", "" if found.text is None else f"{found.text.characters:,}")
-    yield Fact("on disk", human_bytes(found.bytes), "app.tab('index')")
-    yield Fact("bytes/token", "" if found.bytes_per_token is None else f"{found.bytes_per_token:.2f}")
+    yield Fact("on disk", human_bytes(found.bytes), "place('index')")
+    each = text_bytes_per_token(session)
+    yield Fact("text bytes/token", "" if each is None else f"{each:.2f}")
     yield Fact("type", found.dtype or "")
     lengths = found.lengths
     if lengths is not None and lengths.mean is not None:
         yield Fact("mean length", f"{lengths.mean:,.1f}")
         yield Fact("shortest", f"{lengths.min:,}", _lists(f"len=={lengths.min}"))
         yield Fact("longest", f"{lengths.max:,}", _lists(f"len=={lengths.max}"))
+
+
+def text_bytes_per_token(session: Session) -> float | None:
+    """Return the mean bytes of text of a token; None without a tokenizer, or before all tokens are counted."""
+    words, ranked = session.vocabulary, None if session.lists is None else session.lists.ids
+    if words is None or ranked is None or not len(ranked.ids):
+        return None
+    sizes = [len(one if isinstance(one, bytes) else one.encode()) for one in words.decoder.pieces(ranked.ids)]
+    return float((np.array(sizes) * ranked.counts).sum() / ranked.counts.sum())
 
 
 def _contents(found: Statistics | None, session: Session) -> Iterator[Fact]:
@@ -189,7 +201,7 @@ def _checks(session: Session) -> Iterator[Fact]:
         depth = "all tokens" if verdict.deep else "headers and index"
         wrong = bool(verdict.severities.get("error") or verdict.severities.get("warning"))
         words = f"{', '.join(counts)}" if counts else f"✓ {depth}"
-        yield Fact("findings", words, "app.tab('findings')", odd=wrong)
+        yield Fact("findings", words, "place('findings')", odd=wrong)
 
 
 def _about(session: Session) -> Iterator[Fact]:

@@ -108,12 +108,13 @@ class StatisticsTab(Working):
     def _show_lengths(self, found: Statistics | None, counting: str) -> None:
         """Show the lengths of rows, or how full samples are if all of them have the same length."""
         table, session = self.query_one("#lengths", Table), self.session
-        lengths = None if found is None or found.lengths is None else LengthLines(found.lengths, row_name(session))
-        if lengths is not None and lengths.count < 2 and session.view.name == "samples":
+        lengths, room = None if found is None else found.lengths, max(4, table.size.height)
+        lines = None if lengths is None else LengthLines(lengths, row_name(session), room)
+        if lines is not None and lines.count < 2 and session.view.name == "samples":
             self._filled.ask(lambda: fills_of(session), self._show_fills)
             if isinstance(table.lines, FillLines):
                 return
-        table.show(lengths, counting, lambda: 0 if lengths is None else lengths.fullest)
+        table.show(lines, counting, lambda: 0 if lines is None else lines.fullest)
 
     def _show_fills(self, fills: Fills | None) -> None:
         """Show how full samples are in place of their lengths, which are all the same."""
@@ -124,6 +125,8 @@ class StatisticsTab(Working):
 
     def on_resize(self) -> None:
         self.set_class(self.size.width >= WIDE, "wide")
+        if hasattr(self, "session"):
+            self.call_after_refresh(self.show_figures)  # as many intervals as fit
 
     # what leads on
 
@@ -140,6 +143,10 @@ class StatisticsTab(Working):
             self.host.go(Spot(where, words=lines.query(message.lines)))
         elif lines is not None:
             self.host.go(Spot(words=lines.query(message.lines)))
+
+    def action_place(self, tab: str) -> None:
+        """Go to another tab; the way back leads here."""
+        self.host.go(Spot(tab=tab))
 
     def action_ranking(self, name: str) -> None:
         """Go to a ranking of IDs."""
@@ -201,6 +208,7 @@ class StatisticsTab(Working):
         else:
             self.failure = str(outcome)
         self.show_figures()
+        self.call_after_refresh(self.show_figures)  # the line of the progress is gone
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return whether an action applies; a finished count is not repeated."""
