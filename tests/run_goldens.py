@@ -46,3 +46,14 @@ def pieces_of(sample):
 def ids_of(sample):
     """The IDs of a shown sample, with its last label."""
     return [token for part in sample["parts"] for token in part["ids"]]
+
+
+def assert_reads(run, step, ranks, samples):
+    """A step has the recorded samples on each rank, with the recorded pieces and IDs."""
+    read = {}
+    for one in shown(run, "--step", step):
+        truth = samples[str(one["number"])]
+        read.setdefault(one["rank"], []).append(one["number"])
+        assert pieces_of(one) == [tuple(piece) for piece in truth["pieces"]]
+        assert ids_of(one) == truth["tokens"][: sum(length for *_, length in truth["pieces"])]
+    assert [read[rank] for rank in sorted(read)] == ranks

@@ -6,7 +6,7 @@ import shutil
 
 import commands
 import pytest
-from run_goldens import RUNS, findings, ids_of, pieces_of, read_by_ranks, recorded, words_of
+from run_goldens import RUNS, assert_reads, findings, read_by_ranks, recorded, words_of
 
 import tokfmt
 
@@ -40,32 +40,21 @@ def start_of(steps):
 def test_each_rank_reads_its_share_of_every_step(name, phase, tmp_path):
     steps = steps_of(name, phase)
     run = described(tmp_path, name, consumed=0, samples=8 * len(steps), **start_of(steps))
+    samples = recorded("olmo1", f"expected_{name}.json")["samples"]
     for k, step in enumerate(steps):
-        assert read_by_ranks(run, k) == step["ranks"]
+        assert_reads(run, k, step["ranks"], samples)
     assert commands.run("show", run, "--step", len(steps)).returncode == 2
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_every_sample_is_what_olmo_read(name, tmp_path):
+def test_rows_are_the_samples_of_steps(name, tmp_path):
     samples = recorded("olmo1", f"expected_{name}.json")["samples"]
-    run = described(tmp_path, name, world_size=1)
-    reader, numbers = tokfmt.open(run), [number for step in range(39) for (number, *_) in [read_by_ranks(run, step)[0]]]
-    for step, number in enumerate(numbers):
-        assert reader[8 * step].tolist() == samples[str(number)]["tokens"]
-
-
-@pytest.mark.parametrize("name", SETS)
-def test_pieces_name_documents_of_files(name, tmp_path):
-    samples = recorded("olmo1", f"expected_{name}.json")["samples"]
-    for one in shown_samples(described(tmp_path, name), (0, 3, 100, 311)):
-        truth = samples[str(one["number"])]
-        assert pieces_of(one) == [tuple(piece) for piece in truth["pieces"]] and ids_of(one) == truth["tokens"]
-
-
-def shown_samples(run, numbers):
-    for number in numbers:
-        done = commands.run("show", run, "--sample", number, "--json", check=0)
-        yield from json.loads(done.stdout)["shown"]
+    reader = tokfmt.open(described(tmp_path, name, world_size=2))
+    for k, step in enumerate(steps_of(name, "first")[:39]):
+        numbers = [number for places in zip(*step["ranks"], strict=True) for number in places]
+        assert [reader[8 * k + column].tolist() for column in range(8)] == [
+            samples[str(one)]["tokens"] for one in numbers
+        ]
 
 
 @pytest.mark.parametrize("name", SETS)

@@ -6,7 +6,7 @@ import shutil
 import commands
 import numpy as np
 import pytest
-from run_goldens import RUNS, findings, ids_of, pieces_of, read_by_ranks, recorded, shown
+from run_goldens import RUNS, assert_reads, findings, read_by_ranks, recorded
 
 import tokfmt
 
@@ -73,17 +73,6 @@ def steps_of(name):
         for one in steps
         if one.get("phase") != "short" or name != "chunk_long"
     ]
-
-
-def assert_reads(run, step, ranks, samples):
-    """A step has the recorded samples on each rank, with the recorded pieces and IDs."""
-    read = {}
-    for one in shown(run, "--step", step):
-        truth = samples[str(one["number"])]
-        read.setdefault(one["rank"], []).append(one["number"])
-        assert pieces_of(one) == [tuple(piece) for piece in truth["pieces"]]
-        assert ids_of(one) == truth["tokens"][: sum(length for *_, length in truth["pieces"])]
-    assert [read[rank] for rank in sorted(read)] == ranks
 
 
 @pytest.mark.parametrize("name", SETS)
