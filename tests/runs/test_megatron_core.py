@@ -205,3 +205,18 @@ def test_a_pickled_order_file_is_not_loaded(tmp_path):
     done = commands.run("stats", home / "cache_noextra", "--from-opt", f"root={home}")
     assert done.returncode == 3
     assert documents.name in done.stderr
+
+
+@pytest.mark.parametrize("moved", [-3, 3])
+def test_a_window_of_another_length_is_an_error(moved, tmp_path):
+    """Megatron has windows of one length, but for the last one: a sample index with another is damaged."""
+    home = tmp_path / "set"
+    shutil.copytree(RUNS / "megatron_core", home)
+    (samples,) = (home / "cache_noextra").glob("*-sample_index.npy")
+    index = np.load(samples)
+    place = next(k for k in range(2, len(index)) if index[k, 1] > 3 and index[k, 0] == index[k + 1, 0])
+    index[place, 1] += moved
+    np.save(samples, index)
+    options = {"root": home, "extra_token": "false"}
+    done = commands.run("stats", home / "cache_noextra", *words_of(options), check=3)
+    assert samples.name in done.stderr

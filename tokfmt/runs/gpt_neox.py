@@ -63,6 +63,8 @@ def _maps(facts: RunFacts) -> list[IndexMap]:
 class Overflowing(Windows):
     """Samples of whole documents, and one token of the next one."""
 
+    is_exact = False
+
     def pieces(self, numbers: Numbers, rows: Numbers) -> Pieces:
         instead = self.shuffle.take(numbers) % self.count
         found = super().pieces(np.where(self._are_beyond(numbers), instead, numbers), rows)

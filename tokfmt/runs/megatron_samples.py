@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +56,7 @@ def sizes_of(dataset: Dataset) -> Numbers:
 class Windows:
     """The samples of one source: windows over its documents, in the order in which they were shuffled."""
 
+    is_exact: ClassVar[bool] = True  # each window but the last has `seq_len + extra` tokens
     source: int
     seq_len: int
     extra: int
@@ -90,14 +92,18 @@ class Windows:
         self._check(start, 0, sizes, "the sample index leads beyond a document")
         self._check(stop, 0, sizes, "the sample index leads beyond a document")
         length = np.maximum(stop - start, 0)
+        if self.is_exact and total:
+            most, filled = self.seq_len + self.extra, np.add.reduceat(length, before)
+            least = np.where(at < len(self.samples) - 2, most, 0)  # the last window may be short
+            self._check(filled, least, most, "the sample index has a window of another length")
         return Pieces(np.repeat(rows, counts), np.full(total, self.source, np.int64), begins + start, length)
 
-    def _check(self, found: Numbers, low: int, high: int | Numbers, what: str) -> None:
+    def _check(self, found: Numbers, low: int | Numbers, high: int | Numbers, what: str) -> None:
         """Raise the error of an index that leads elsewhere than `low` to `high`."""
         wrong = (found < low) | (found > high)
         if wrong.any():
             k = int(np.argmax(wrong))
-            expected = f"{low:,} to {int(np.broadcast_to(high, len(found))[k]):,}"
+            expected = " to ".join(f"{int(np.broadcast_to(end, len(found))[k]):,}" for end in (low, high))
             remedy = "The files are of two runs, or the tokens were replaced after they were made"
             raise CorruptError(self.where, what, expected=expected, found=int(found[k]), remedy=remedy)
 
