@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.base.resources import Recent
+from tokfmt.browser.data.layout import Pieces
 from tokfmt.browser.data.opening import recipe_of, run_of, samples_of
 from tokfmt.browser.data.parts import names_of, run_names
-from tokfmt.browser.data.rows import RecordSource, RowSource
+from tokfmt.browser.data.rows import Damage, RecordSource, RowSource, fetched
 from tokfmt.browser.data.session import Session
 from tokfmt.browser.data.workers import Job
 from tokfmt.core.loss_mask import padding_of
@@ -38,6 +39,7 @@ Lengths = Sequence[int | None] | Rows
 MOST = 1 << 20
 """Limit of the rows that an order lists."""
 
+_LOOKED = 256  # tokens of a row whose text is measured
 _KEPT = 4096  # rows whose values are cached
 _CELLS = 24  # characters of a value
 _COUNTED = 1 << 26  # positions whose padding is counted
@@ -89,8 +91,10 @@ def _runs(rows: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def columns_of(session: Session) -> list[RowColumn]:
-    """Return the columns of a dataset: fill and source of samples of a recipe, or the padding that it declares."""
-    reader = session.view.reader
+    """Return the columns of a dataset: fill and source of samples of a recipe, the padding that it declares, or of
+    documents the bytes of text of a token, which are few where a text is not what it seems.
+    """
+    reader, words = session.view.reader, session.vocabulary
     if isinstance(reader, RecordReader):
         return []
     recipe = recipe_of(reader)
@@ -105,12 +109,32 @@ def columns_of(session: Session) -> list[RowColumn]:
     if (run := run_of(reader)) is not None:
         return [RowColumn("source", partial(_sources_of_run, run), numeric=False)]
     if padding_of(reader, 0, 0) is None:
-        return []
+        of_documents = words is not None and session.view.name == "documents"
+        return (
+            [RowColumn("b/t", partial(_text_bytes, session.port, words.decoder), numeric=True)]
+            if words and of_documents
+            else []
+        )
     return [RowColumn("padding", lambda a, b: list(map(_share, padded(reader, a, b))), numeric=True)]
 
 
 def _sources_of_run(run: RunReader, first: int, last: int) -> list[str]:
     return [shortened(names, _CELLS) for names in run_names(run, first, last)]
+
+
+def _text_bytes(port: RowSource, decoder: Pieces, first: int, last: int) -> list[str]:
+    """Return the bytes of text of a token at the beginning of some rows."""
+    found = list[str]()
+    for row in range(first, last):
+        piece = fetched(port, row, 0, _LOOKED)
+        units = () if isinstance(piece, Damage) else piece.units
+        sizes = (
+            [len(one if isinstance(one, bytes) else one.encode()) for one in decoder.pieces(units)]
+            if len(units)
+            else []
+        )
+        found.append(f"{sum(sizes) / len(sizes):.1f}" if sizes else "")
+    return found
 
 
 def _share(value: float | None) -> str:

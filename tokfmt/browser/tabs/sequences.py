@@ -135,6 +135,7 @@ class SequencesTab(Tab):
         self._behind = None
         port = getattr(self, "port", None)
         searched, self.scope = getattr(self, "scope", None), search_scope(session)
+        style = getattr(self, "token_style", None)
         self.port, self.token_style = session.port, session.token_style
         self.loader.forget()
         self._jumps.forget()
@@ -146,6 +147,8 @@ class SequencesTab(Tab):
             self._go_again((0, 0))
         else:
             self.loader.ask(lambda: carried(before, where, session.view), self._go_again)
+        if style != self.token_style:
+            self._unknown = True  # a tokenizer has columns of its own
         if before is not self._view:
             self.strip.clear()
             self.order.forget()

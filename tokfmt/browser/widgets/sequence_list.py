@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import log1p
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
@@ -154,7 +155,7 @@ class SequenceList(VirtualTable):
         self.token_style = TokenStyle()
         self._rows: NDArray[np.int64] | None = None
         self._excerpts: Excerpts | None = None
-        self._shape = columns(80, 0, None), 0
+        self._shape, self._lengths = columns(80, 0, None), (1 << 62, 0)
 
     # the listed rows
 
@@ -177,6 +178,7 @@ class SequenceList(VirtualTable):
         self.loader.forget()
         if port is not self.port:
             self.selected.clear()
+            self._lengths = 1 << 62, 0
         self.port, self.token_style, self._rows, self.order = port, token_style, None, None
         self.point_at_row(row)
 
@@ -302,18 +304,20 @@ class SequenceList(VirtualTable):
         port = self.port
         tokens = port.reader.info.tokens if isinstance(port, Viewport) else None
         widths = [self._width(one) for one in self.others]
-        bars = port is not None and not port.sampled
+        bars = port is not None and not port.sampled and self._lengths[0] < self._lengths[1]
         strips = any(one.has_strip for one in self.others)  # of samples that are all as long
         return columns(self.columns, port.count if port else 0, tokens, widths, bars=bars, lengths=not strips)
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        self._shape = self._columns(), self._longest()  # once for all lines
+        self._see_lengths()  # once for all lines
+        self._shape = self._columns()
         return super().render_lines(crop)
 
-    def _longest(self) -> int:
-        """Return the length of the longest row on the screen."""
+    def _see_lengths(self) -> None:
+        """Note the shortest and the longest row that was on the screen, for the scale of all bars."""
         spans = [self.port.peek_span(self.row_of(line)) for line in self.seen] if self.port is not None else []
-        return max((span.length for span in spans if isinstance(span, Span)), default=0)
+        lengths = [span.length for span in spans if isinstance(span, Span)]
+        self._lengths = min([self._lengths[0], *lengths]), max([self._lengths[1], *lengths])
 
     def _width(self, column: RowColumn) -> int:
         """Return the cells of a column: as many as the values on the screen take; a strip takes a quarter."""
@@ -344,7 +348,7 @@ class SequenceList(VirtualTable):
         port = self.port
         if port is None:
             return []
-        row, (wide, longest) = self.row_of(line), self._shape
+        row, wide = self.row_of(line), self._shape
         cells = [(f"{row:>{wide.number},}", "number"), self._sign(row)]
         span = port.peek_span(row)
         if isinstance(span, Span):
@@ -352,7 +356,7 @@ class SequenceList(VirtualTable):
             length = f"{short(span.length):>{wide.length}} " if wide.length else ""
             cells.append((f"{at}{length}", "dim"))
             if wide.bar:
-                drawn = bar(span.length / max(1, longest), wide.bar)
+                drawn = bar(log1p(span.length) / log1p(max(1, self._lengths[1])), wide.bar)
                 cells.append((f"{drawn:<{wide.bar}} ", "bar"))
             for column, room in zip(self.others, wide.others, strict=False):
                 cells += _drawn(column, row, room)
