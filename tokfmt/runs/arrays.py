@@ -26,7 +26,6 @@ Parts = Iterator[Sequence[NDArray[Any]]]
 """Parts of some arrays, one after another."""
 WINDOW = 1 << 22
 """Entries that a search holds at once."""
-_SECONDS, _BYTES = 1e-6, 64  # for each entry of such an array
 _NEAR = 1 << 12  # Entries between two that are asked for, which take less time to read than another read does.
 
 
@@ -138,14 +137,21 @@ class Stored:
 
 
 def kept(
-    facts: Sequence[object], count: int, names: Sequence[str], parts: Callable[[], Parts], *, least: int = 1 << 22
+    facts: Sequence[object],
+    count: int,
+    names: Sequence[str],
+    parts: Callable[[], Parts],
+    *,
+    cost: tuple[float, int] = (5e-7, 64),
+    least: int = 1 << 22,
 ) -> list[Held]:
     """Return arrays of `count` entries that are built again, which the facts decide. From `least` entries on, they are
-    built once per machine, after a note on what that takes, and kept in the cache.
+    built once per machine, after a note on what that takes, and kept in the cache. `cost` is in seconds and bytes of
+    memory per entry.
     """
 
     def announced() -> Parts:
-        seconds, size = count * _SECONDS, human_bytes(count * _BYTES)
+        seconds, size = count * cost[0], human_bytes(count * cost[1])
         warnings.warn(
             f"builds the order of {count:,} samples again, once: about {seconds:,.0f} s and up to {size} of memory",
             LoaderWarning,
@@ -207,7 +213,8 @@ def are_equal(ours: Integers, theirs: Integers) -> bool:
 
 def random_permutation(count: int, seed: int) -> Numbers:
     """Return what `torch.randperm(count)` gives after `Generator.manual_seed(seed)`."""
-    return kept(("randperm", count, seed), count, ["permutation"], lambda: iter([[_permuted(count, seed)]]))[0].array
+    parts = ("randperm", count, seed), count, ["permutation"], lambda: iter([[_permuted(count, seed)]])
+    return kept(*parts, cost=(5e-7, 16))[0].array
 
 
 def _permuted(count: int, seed: int) -> Numbers:

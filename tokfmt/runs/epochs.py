@@ -45,7 +45,7 @@ def shuffled(count: int, seed: int) -> Held:
         np.random.Generator(np.random.PCG64(seed)).shuffle(numbers)
         yield [numbers]
 
-    return kept(("PCG64", count, seed), count, ["shuffle.u32"], parts)[0]
+    return kept(("PCG64", count, seed), count, ["shuffle.u32"], parts, cost=(1e-7, 8))[0]
 
 
 class Entries:

@@ -89,6 +89,7 @@ def largest_error(weights: Sequence[float], size: int) -> tuple[Held, Held]:
         size,
         ["which.u16", "numbers.u32"],
         lambda: _by_largest_error((shares / shares.sum()).tolist(), size),
+        cost=(5e-7, 8),
     )
     return which, numbers
 
