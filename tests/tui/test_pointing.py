@@ -172,7 +172,7 @@ def prepared(tmp_path, monkeypatch):
 
 def test_a_tokenizer_is_looked_for_here_and_then_beside_the_dataset(prepared, tmp_path):
     async def here(pointer, press):
-        assert pointer.sees("The museum owns eleven")
+        assert pointer.sees("The museum owns")
         assert pointer.sees("text · words")
 
     async def beside(pointer, press):
