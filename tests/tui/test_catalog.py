@@ -208,3 +208,13 @@ def test_columns_fit(folder, width):
         assert "✓" in line(shown, 1)
 
     browse_folder(folder, steps, size=(width, 20))
+
+
+def test_q_goes_up_from_a_dataset_to_the_folder_and_ends_there(folder):
+    async def steps(app, press):
+        await press("enter", "q")
+        assert type(app.screen).__name__ == "Datasets"
+        await press("q")
+        assert app._exit
+
+    browse_folder(folder, steps)

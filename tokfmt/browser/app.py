@@ -602,6 +602,13 @@ class Browser(TypeAhead):
         self.query("ToastHolder").remove()  # Textual leaves an empty line of each
         super().notify(message, timeout=_MOMENT if timeout is None else timeout, **kwargs)
 
+    async def action_quit(self) -> None:
+        """Leave the browser; from a dataset of a folder, go up to the folder."""
+        if self.catalog is not None and self.current and len(self.screen_stack) == 1:
+            self._show_catalog()
+        else:
+            await super().action_quit()
+
     def action_no_split(self) -> None:
         self.notify("This dataset has no other splits.")
 

@@ -89,7 +89,7 @@ def colors_of(theme: Mapping[str, str], *, dark: bool) -> dict[str, str]:
     colors |= {name: readable(footer[name], at_foot) for name in _OF_FOOTER}
     colors["quiet"] = readable(background.blend(foreground, 0.6), *below)
     colors["primary-ink"] = readable(background, named["primary"])
-    hues = [Color.from_hsl(hue, 0.5 if dark else 0.75, 0.38 if dark else 0.72) for hue in HUES]
+    hues = [Color.from_hsl(hue, 0.36 if dark else 0.75, 0.42 if dark else 0.72) for hue in HUES]
     far = _WHITE if dark else _BLACK
     ink = foreground.blend(far, 0.35)
     grounds = [ground(background, hue, 0.7 if dark else 0.6, ink) for hue in hues]

@@ -210,14 +210,13 @@ CATALOG = [
 BATCH = [
     *_keys(
         GO,
-        ("escape", "leave", "Back"),
+        ("escape,q", "leave", "Back"),
         ("right_square_bracket", "step(1)", "Next step", "", "]"),
         ("left_square_bracket", "step(-1)", "Step before", "", "["),
         ("g", "ask_step", "Step", "Go to a step"),
     ),
     *_keys(LOOK, ("b", "sizes", "Batch", "Samples of a batch, and ranks: 512/64")),
     *_keys(LOOK, ("question_mark", "help", "All keys", "", "?")),
-    *_keys(OPEN, ("q", "app.quit", "Quit")),
 ]
 BATCH_LIST = _keys(
     GO,

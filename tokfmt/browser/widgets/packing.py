@@ -21,6 +21,7 @@ _INTERVALS = 4  # of the histogram
 _BAR = 12  # cells of a bar of the histogram
 _GAP = 4  # cells before the histogram
 _USED = "USED "
+_FULL = 0.98  # share of positions that hold tokens, from which no bar is drawn
 _QUIET = "$quiet"
 
 
@@ -86,6 +87,8 @@ class PackingHead(WithLoader, Static):
 def _used(packing: Packing, room: int) -> Content:
     """Return the line of the share of positions that hold tokens, with a remedy if they are few."""
     share, odd = f" {percent(packing.used)}", f" · ▲ {packing.words}" if packing.is_odd else ""
+    if packing.used > _FULL:
+        return Content.assemble((_USED.strip(), "bold $text-primary"), (f"{share} · b shows a step", _QUIET))
     wide = min(40, max(4, room - len(_USED) - len(share) - len(odd)))
     drawn = bar(packing.used, wide)
     return Content.assemble(

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 STYLES = {kind: f"reader--{kind.name.lower()}" for kind in Kind}
 _HUES = 6
+_BLANK = 1  # number of the hue of white space
 _PARTS = (
     *(f"hue-{number}" for number in range(_HUES)),
     *(f"hue-odd-{number}" for number in range(_HUES)),
@@ -287,11 +288,13 @@ class Reader(WithLoader, can_focus=True):
             under = max((run.token for run in line.runs if run.token <= scroll.cursor), default=-1)
         hits = [hit for hit in self.hits if hit.start < line.last and hit.stop > line.first]
         segments, marked, hue, token = [], self.marked, -1, -1
+        words = {run.token for run in line.runs if run.kind not in (Kind.SPACE, Kind.BREAK) and run.text.strip()}
         for run in line.runs:
             if run.token != token:  # tokens within a character have no glyph, so that neighbors may have one hue
                 hue = (run.token + (run.token % _HUES == hue)) % _HUES
             token = run.token
-            names = self._kind(scroll, run, hue)
+            blank = f"{'odd-' if token % 2 else ''}{_BLANK}"  # white space has two shades of one hue
+            names = self._kind(scroll, run, str(hue) if token in words else blank)
             if run.kind not in _PLAIN:
                 is_hit = any(run.token in hit for hit in hits)
                 if run.token in marked:
@@ -303,7 +306,7 @@ class Reader(WithLoader, can_focus=True):
             segments.append(Segment(run.text, self.get_component_rich_style(*names)))
         return segments
 
-    def _kind(self, scroll: ReaderPosition, run: Run, hue: int) -> list[str]:
+    def _kind(self, scroll: ReaderPosition, run: Run, hue: str) -> list[str]:
         """Return the style names of a run: its kind, and its hue, or whether its token is trained."""
         names = [STYLES[run.kind]]
         if run.kind in _PLAIN or run.kind is Kind.PADDING:
@@ -317,7 +320,7 @@ class Reader(WithLoader, can_focus=True):
             names += self._hue(run.token, hue)
         return names
 
-    def _hue(self, token: int, hue: int) -> list[str]:
+    def _hue(self, token: int, hue: str) -> list[str]:
         """Return the style of the ground of a token: that of its source in a row of a recipe, else that of `hue`."""
         if not self.of_recipe:
             return [f"reader--hue-{hue}"]
