@@ -215,6 +215,6 @@ def test_q_goes_up_from_a_dataset_to_the_folder_and_ends_there(folder):
         await press("enter", "q")
         assert type(app.screen).__name__ == "Datasets"
         await press("q")
-        assert app._exit
+        assert not app.is_running or not app.screen_stack or app.return_code is not None
 
     browse_folder(folder, steps)

@@ -214,7 +214,8 @@ class ChunkMap(ABC):
         stored = None if self.file is None else self.find(number)
         if stored is None:
             return error
-        what, again = f"{self.name_of(number)} is damaged: it {error.what}", "Copy the file again, or write it again"
+        why, again = error.what.removeprefix("is damaged: "), "Copy the file again, or write it again"
+        what = f"{self.name_of(number)} is damaged: {why if why != error.what else f'it {why}'}"
         expected, found = error.expected, error.found
         return CorruptError(stored.path, what, offset=stored.start, expected=expected, found=found, remedy=again)
 

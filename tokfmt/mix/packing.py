@@ -372,6 +372,8 @@ def packed(axis: Axis, recipe: RecipeFile, list_number: int, key: str) -> Packin
         return StoredSamples(axis, recipe)
     if recipe.pack in ("document", "bestfit"):
         return Planned(axis, recipe, list_number, key)
+    if recipe.pack not in (None, "stream"):
+        raise NotImplementedError(recipe.pack)
     return ShuffledStream(axis, recipe, list_number, key) if recipe.shuffle == "documents" else Stream(axis, recipe)
 
 

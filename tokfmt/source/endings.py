@@ -15,11 +15,11 @@ from __future__ import annotations
 import numpy as np
 
 from tokfmt.core.reader import Info
-from tokfmt.model.separator import Runs
+from tokfmt.model.separator import ENOUGH, Runs
 from tokfmt.model.spans import Spans
 
 _TOKENS = 1 << 16
-_FEW, _FEW_DECODED, _RUN_OF_FEW, _LEAST = 4, 2, 1024, 8
+_FEW, _FEW_DECODED, _RUN_OF_FEW = 4, 2, 1024
 LITTLE = 1 << 20
 """Tokens of a dataset that a `few` look reads wholly, at most."""
 
@@ -42,7 +42,7 @@ def _short(spans: Spans, first: int, last: int) -> tuple[int, int]:
     """Return the sequences of a run that end in its last tokens, at least eight."""
     stops = spans.extents(first, last)[1]
     long_from = int(np.searchsorted(stops, stops[-1] - _TOKENS, side="right"))
-    return first + max(0, min(long_from, len(stops) - _LEAST)), last
+    return first + max(0, min(long_from, len(stops) - ENOUGH)), last
 
 
 def _spread(count: int, runs: int) -> list[tuple[int, int]]:
