@@ -22,6 +22,7 @@ class TokenFacts(NamedTuple):
     spelled: str | None = None  # its text, escaped; None without a tokenizer
     raw: bytes | None = None  # its bytes; None without a tokenizer
     position: int | None = None  # its position on the token axis; None without one
+    stored: int | None = None  # its position among what is stored, with separators; None if unknown
     place: ByteOffset | None = None  # its bytes in a file, or for a record the line that holds it; None if unknown
     is_trained: bool | None = None  # it is trained as a target; None if nothing says so
     mask: int | None = None  # its loss mask, in a sample
@@ -49,6 +50,7 @@ def facts_of(port: RowSource, token_style: TokenStyle, row: int, unit: int) -> T
         spelled,
         raw,
         None if span.start is None else span.start + unit,
+        _stored(port, span, unit),
         byte_offset_of_unit(port, row, unit),
         None if piece.targets is None else bool(piece.targets[0]),
         None if piece.masks is None else int(piece.masks[0]),
@@ -56,6 +58,18 @@ def facts_of(port: RowSource, token_style: TokenStyle, row: int, unit: int) -> T
         None if label is None else spelling(token_style, label)[1],
         _special(port, token_style, row, unit, value),
     )
+
+
+def _stored(port: RowSource, span: Span, unit: int) -> int | None:
+    """Return the position of a token in the dataset as it is stored, which a loader counts from; None if unknown."""
+    reader = port.reader
+    if isinstance(reader, RecordReader) or span.start is None:
+        return None
+    try:
+        found = reader.to_source(span.start + unit)
+    except TokfmtError:
+        return None
+    return None if found is None else found[1]
 
 
 def _special(port: RowSource, token_style: TokenStyle, row: int, unit: int, value: int) -> str:

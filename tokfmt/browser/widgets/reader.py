@@ -561,7 +561,8 @@ class TokenDetails(Static):
         if self._origin:
             yield self._pair("from", self._origin, leads=_TO_ORIGIN)
         if facts.position is not None:
-            yield self._pair("position", f"{facts.position:,}")
+            stored = "" if facts.stored in (None, facts.position) else f", {facts.stored:,} with separators"
+            yield self._pair("position", f"{facts.position:,}{stored}")
         if facts.place is not None:
             inside = f" ({facts.place.detail})" if facts.place.detail else ""
             place = f"{facts.place.offset:,} of {printable(facts.place.path.name)}{inside}"
