@@ -120,6 +120,23 @@ def test_python_of_pages_runs(page, tmp_path):
         assert done.stdout.startswith("184 17450 ")
 
 
+def test_hosts_of_jax_take_the_samples_of_ranks(monkeypatch, tmp_path):
+    """The loop of the page reads what `where` names for the rank, up to the last whole batch."""
+    page = (ROOT / "docs" / "python.md").read_text()
+    block = next(block for block in PYTHON.findall(page) if "jax.process_index" in block)
+    commands.run("demo", "sample", cwd=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    taken = []
+    for host in range(2):
+        names = {}
+        exec(block.replace("host, batch_size = 2, 0, 8", f"host, batch_size = 2, {host}, 8"), names)
+        view, step, rows = names["view"], names["step"], list(names["rows"])
+        assert step == len(view) // 8 - 1
+        assert rows == [one.sample for one in view.where(step=step, batch_size=8, rank=host, world_size=2)]
+        taken += rows
+    assert taken == list(range(step * 8, step * 8 + 8))
+
+
 def test_pages_that_run_elsewhere_do():
     for name, test in ELSEWHERE.items():
         assert "```python" in (ROOT / "docs" / name).read_text()
