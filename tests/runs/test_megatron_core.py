@@ -157,6 +157,42 @@ def test_damaged_and_stale_caches_are_found(tmp_path):
     assert "TF814" in findings(cache, root=home, extra_token="false")
 
 
+@pytest.mark.parametrize(
+    ("of_set", "cache", "which", "numbers", "exchange"),
+    [
+        ("megatron_core", "cache_blend", "34f9*-dataset_index.npy", "34f9*-dataset_sample_index.npy", {"TF815"}),
+        ("megatron_core", "cache_noweights_exhaustive", "*-dataset_index.npy", "*-dataset_sample_index.npy", set()),
+        ("megatron_lm_23.06", "cache", "f5f1*[0-9a-f]_index.npy", "f5f1*_sample_index.npy", {"TF815"}),
+    ],
+)
+def test_a_damaged_blend_is_found(of_set, cache, which, numbers, exchange, tmp_path):
+    """A number or a source that is repeated, two samples in exchange, and an index that ends early."""
+    home = tmp_path / "set"
+    shutil.copytree(RUNS / of_set, home)
+    (which,), (numbers,) = (
+        [one for one in (home / cache).glob(glob) if ("sample" in one.name) == ("sample" in glob)]
+        for glob in (which, numbers)
+    )
+    assert findings(home / cache, root=home) == set()
+    sources, inner = np.load(which), np.load(numbers)
+    place = next(k for k in range(5, len(sources)) if sources[k] != sources[k - 1] and inner[k] != inner[k - 1])
+    for file, array in ((numbers, inner), (which, sources)):
+        repeated = array.copy()
+        repeated[place] = repeated[place - 1]
+        np.save(file, repeated)
+        assert findings(home / cache, root=home) == {"TF813"}
+        np.save(file, array)
+    exchanged = np.arange(len(sources))
+    exchanged[[place, place - 1]] = place - 1, place
+    np.save(which, sources[exchanged])
+    np.save(numbers, inner[exchanged])
+    assert findings(home / cache, root=home) == exchange
+    np.save(numbers, inner[:-1])
+    done = commands.run("check", "--deep", home / cache, *words_of({"root": home}))
+    assert done.returncode == 1
+    assert numbers.name in done.stdout
+
+
 @pytest.mark.parametrize("size", [0, 40, 200])
 def test_a_cut_order_file_is_an_error_with_its_path(tmp_path, size):
     home = tmp_path / "set"

@@ -186,9 +186,11 @@ def stored_raw(
     return stored
 
 
-def searched(integers: Integers, first: int = 0, last: int | None = None) -> Iterator[tuple[int, Numbers]]:
+def searched(
+    integers: Integers, first: int = 0, last: int | None = None, *, step: int = WINDOW
+) -> Iterator[tuple[int, Numbers]]:
     """Yield entries in windows, each with the number of its first."""
-    for a, b in windows(first, len(integers) if last is None else last, WINDOW):
+    for a, b in windows(first, len(integers) if last is None else last, step):
         yield a, integers.read(a, b)
 
 

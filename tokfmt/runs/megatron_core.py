@@ -37,6 +37,7 @@ from tokfmt.runs.megatron_samples import (
     megatron_source,
     sizes_of,
     stale_or_repeated,
+    unlike_blend,
 )
 from tokfmt.runs.order import Order, RunSource, unlike
 from tokfmt.wording import printable
@@ -190,6 +191,10 @@ class MegatronOrder(BlendOrder):
     def look(self, *, deep: bool) -> Iterator[Finding | Problem]:
         for indexes, one in zip(self.blend.windows, self.cache.datasets, strict=True):
             yield from _look_at(indexes, one, self.cache.there, self.given.split, deep=deep)
+        if deep and self.cache.blend is not None:
+            # without a size, sources end one after another, whatever their weights
+            weighted = self.cache.blend.content.get("size") is not None
+            yield from unlike_blend(self.blend, [one.weight if weighted else None for one in self.sources])
 
 
 def _look_at(windows: Windows, one: _Described, there: Place, split: str, *, deep: bool) -> Iterator[Finding]:

@@ -28,7 +28,7 @@ from tokfmt.files.place import Place
 from tokfmt.model.dataset import Dataset
 from tokfmt.runs.arrays import Held, Integers, Numbers, searched
 from tokfmt.runs.facts import RunFacts
-from tokfmt.runs.megatron_samples import Blend, BlendOrder, Windows, megatron_source, stale_or_repeated
+from tokfmt.runs.megatron_samples import Blend, BlendOrder, Windows, megatron_source, stale_or_repeated, unlike_blend
 from tokfmt.runs.order import Order, RunSource, largest_error
 from tokfmt.wording import printable
 
@@ -252,6 +252,8 @@ class MegatronLmOrder(BlendOrder):
     def look(self, *, deep: bool) -> Iterator[Finding | Problem]:
         for windows, one in zip(self.blend.windows, self.maps, strict=True):
             yield from look_at(windows, one, deep=deep)
+        if deep:
+            yield from unlike_blend(self.blend, [one.weight for one in self.sources])
 
 
 def look_at(windows: Windows, one: IndexMap, *, deep: bool) -> Iterator[Finding]:

@@ -28,14 +28,18 @@ from tokfmt.runs.arrays import (
     Stored,
     places_of,
     random_permutation,
+    searched,
     stored_npy,
 )
 from tokfmt.runs.facts import RunFacts
-from tokfmt.runs.order import Batches, Inputs, Order, Pieces, RunSource, check_passes, repeats
+from tokfmt.runs.order import Batches, Inputs, Order, Pieces, RunSource, check_passes, repeats, unlike
 from tokfmt.wording import printable
 
 _PASSES = 1 << 20  # of a cyclic loader
 _EMPTY = 1 << 20  # empty documents in a window, at most
+_LAGS = 1 << 20  # of sources, held at once
+_LARGEST = float(1 << 53)
+_TIE = 1e-4  # sources whose lags differ by less may follow in either order, as sums are rounded
 
 
 def megatron_source(name: str, prefix: Place, weight: float | None = None) -> RunSource:
@@ -136,16 +140,16 @@ class Blend:
     """The samples of several sources in turn. `None` for `which` is one source."""
 
     def __init__(self, windows: Sequence[Windows], which: Integers | None, numbers: Integers | None) -> None:
-        self.windows, self.which, self._numbers = list(windows), which, numbers
+        self.windows, self.which, self.inner = list(windows), which, numbers
         self.count = len(which) if which is not None else windows[0].count
 
     def pieces(self, numbers: Numbers) -> Pieces:
         """Return the pieces of samples of the blend; what has the number -1 has none."""
         rows = np.flatnonzero(numbers >= 0)
         kept = numbers[rows]
-        if self.which is None or self._numbers is None:
+        if self.which is None or self.inner is None:
             return self.windows[0].pieces(kept, rows)
-        which, inner = self.which.take(kept), self._numbers.take(kept)
+        which, inner = self.which.take(kept), self.inner.take(kept)
         if len(which) and int(which.max()) >= len(self.windows):
             raise FormatError(self.windows[0].where, "the blend names a source that its description does not have")
         parts = [self.windows[k].pieces(inner[which == k], rows[which == k]) for k in sorted(set(which.tolist()))]
@@ -154,8 +158,8 @@ class Blend:
     def located(self, numbers: Numbers) -> tuple[Numbers, NDArray[np.bool_]]:
         """Return the sources of samples, and which of them are full: all but the last windows of sources."""
         which, inner = np.zeros(len(numbers), np.int64), numbers
-        if self.which is not None and self._numbers is not None:
-            which, inner = self.which.take(numbers), self._numbers.take(numbers)
+        if self.which is not None and self.inner is not None:
+            which, inner = self.which.take(numbers), self.inner.take(numbers)
         is_full = np.zeros(len(numbers), np.bool_)
         for k, windows in enumerate(self.windows):
             mine = which == k
@@ -165,13 +169,45 @@ class Blend:
     def holding(self, source: int, sequence: int, start: int, stop: int) -> Numbers:
         """Return the numbers in the blend, ascending, of the samples that read some tokens of a sequence."""
         inner = [(k, one.holding(sequence, start, stop)) for k, one in enumerate(self.windows) if one.source == source]
-        if self.which is None or self._numbers is None:
+        if self.which is None or self.inner is None:
             return np.sort(np.concatenate([numbers for _, numbers in inner])) if inner else np.empty(0, np.int64)
         found = list[Numbers]()
         for k, numbers in inner:
-            places = places_of(self._numbers, numbers)
+            places = places_of(self.inner, numbers)
             found.append(places[self.which.take(places) == k])
         return np.sort(np.concatenate(found)) if found else np.empty(0, np.int64)
+
+    def out_of_turn(self) -> int | None:
+        """Return the first entry that does not have the next sample of its source; None if each has."""
+        if self.which is None or self.inner is None:
+            return None
+        taken = np.zeros(len(self.windows), np.int64)
+        for a, which in searched(self.which):
+            inner, wrong = self.inner.read(a, a + len(which)), list[int]()
+            for k, windows in enumerate(self.windows):
+                at = np.flatnonzero(which == k)
+                after = taken[k] + np.arange(len(at))
+                wrong += at[(inner[at] != after) | (after >= windows.count)][:1].tolist()
+                taken[k] += len(at)
+            if wrong:
+                return a + min(wrong)
+        return None
+
+    def off_weight(self, weights: Sequence[float]) -> int | None:
+        """Return the first entry whose source does not lag its weight most; None if each does. Every entry has the next
+        sample of its source.
+        """
+        shares = np.array(weights, np.float64) / sum(weights)
+        taken = np.zeros(len(shares), np.int64)
+        for a, which in searched(self.which, step=_LAGS // len(shares) + 1) if self.which is not None else ():
+            held = which[:, None] == np.arange(len(shares))
+            before = taken + np.cumsum(held, 0) - held
+            lag = np.maximum(a + np.arange(len(which)), 1)[:, None] * shares - before
+            wrong = np.flatnonzero(lag[held] < lag.max(1) - _TIE)
+            if len(wrong):
+                return a + int(wrong[0])
+            taken += held.sum(0)
+        return None
 
 
 class Cyclic:
@@ -312,6 +348,34 @@ class BlendOrder(Order):
 
     def ranks(self, step: int) -> list[Numbers]:
         return self.in_micro_batches(step, self.given.micro_batch_size)
+
+
+def unlike_blend(blend: Blend, weights: Sequence[float | None]) -> Iterator[Finding]:
+    """Compare the files of a blend with each other, and with the `weights` of its sources if all are known."""
+    which, inner = blend.which, blend.inner
+    if not isinstance(which, Stored) or not isinstance(inner, Stored):
+        return  # it is built again
+    if len(which) != len(inner):
+        raise CorruptError(
+            inner.file.path,
+            "has another number of entries than the index of sources beside it",
+            expected=f"{len(which):,}",
+            found=f"{len(inner):,}",
+            remedy="Copy both again",
+        )
+    if (entry := blend.out_of_turn()) is not None:
+        yield Finding(
+            "TF813",
+            "error",
+            str(inner.file.path),
+            f"entry {entry:,} does not have the next sample of its source, so that some samples were read twice or "
+            f"never. It, or the entry of {which.file.path.name} for it, was damaged",
+        )
+        return
+    known = [weight for weight in weights if weight is not None]
+    are_weights = len(known) == len(weights) and min(known) >= 0 and 0 < sum(known) < _LARGEST
+    if are_weights and (entry := blend.off_weight(known)) is not None:
+        yield unlike(which.file.path, f"entry {entry:,} is not of the source that lags its weight most")
 
 
 def stale_or_repeated(
