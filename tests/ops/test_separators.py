@@ -289,6 +289,38 @@ def test_counts_are_those_of_the_selected_sequences(how, tmp_path):
     assert convert(nanogpt(tmp_path, UNFINISHED), tmp_path, "olmo", **how) == ((2, 0, 1, 0, 0), 3)
 
 
+@pytest.mark.parametrize(
+    ("select", "name", "counts", "found"),
+    [
+        ("len>=1", "olmo", (2, 0, 1, 0, 0), 3),
+        ("len<=1", "olmo", (2, 0, 1, 0, 0), 3),
+        ("len<=1", "megatron", (2, 0, 1, 0, 0), 3),
+        ("len<=1", "jsonl", (0, 0, 0, 2, 1), 0),
+    ],
+)
+@pytest.mark.parametrize("how", [{}, {"shuffle": 3}, {"jobs": 2}])
+def test_counts_are_those_of_the_sequences_that_a_query_finds(select, name, counts, found, how, tmp_path):
+    source = megatron(tmp_path, UNFINISHED)
+    assert convert(source, tmp_path, name, select=select, **how) == (counts, found)
+
+
+def test_counts_of_a_query_over_several_sources_and_of_each_split(tmp_path):
+    sources = [megatron(tmp_path, [[9, 7]] * 30 + [[9]]), rows(tmp_path, [[9, 9], [9], [9, 9]])]
+    counts, _ = convert(sources, tmp_path, "nanogpt", select="len<2")
+    assert counts == (30, 0, 2, 0, 0)
+    done = tokfmt.convert(sources, tmp_path / "o.pbin", eos=EOS, select="len<2", split="a=0.5,b=0.5", seed=1)
+    assert [*done.separators.values()] == [30, 0, 2, 0, 0]
+    parts = [done.splits[name] for name in "ab"]
+    assert [sum(part["separators"].values()) for part in parts] == [part["sequences"] for part in parts]
+
+
+def test_counts_without_documents_that_overlap_are_those_of_an_interval(tmp_path):
+    (tmp_path / "eval.jsonl").write_text('{"input_ids": [31, 32, 33, 34]}\n')
+    source = megatron(tmp_path, [[9, 7], [30, 31, 32, 33, 34, 7], [9]])
+    rules = {"with": [tmp_path / "eval.jsonl"], "ngram": 4, "by": "tokens"}
+    assert convert(source, tmp_path, "olmo", without=rules)[0] == (1, 0, 1, 0, 0)
+
+
 def test_several_sources(tmp_path):
     sources = [nanogpt(tmp_path, UNFINISHED), megatron(tmp_path, CLOSED), rows(tmp_path, OPEN)]
     assert convert(sources, tmp_path, "megatron") == ((7, 0, 4, 0, 1), 11)

@@ -26,6 +26,8 @@ from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import TokenReader, windows
 from tokfmt.errors import OptionError
 from tokfmt.files.place import place_of
+from tokfmt.model.dataset import Dataset
+from tokfmt.model.readers import dataset_of
 from tokfmt.model.select import Chosen, Slice
 from tokfmt.run.progress import Progress
 from tokfmt.source.ingest import tokenized
@@ -166,8 +168,18 @@ def selected_lines(
 
 def _divided(axis: TokenReader, is_taken: NDArray[np.bool_]) -> Selected:
     """Return the sequences that are taken, and the others."""
-    rest = Chosen(axis, lambda a, b: ~is_taken[a:b])
-    return Selected(Chosen(axis, lambda a, b: is_taken[a:b]), None, is_taken, rest)
+    return Selected(_Found(axis, is_taken), None, is_taken, _Found(axis, ~is_taken))
+
+
+class _Found(Chosen):
+    """The sequences that a query takes. What becomes of their separators is counted as the source has them."""
+
+    def __init__(self, source: TokenReader, is_taken: NDArray[np.bool_]) -> None:
+        super().__init__(source, lambda a, b: is_taken[a:b])
+        self._is_taken = is_taken
+
+    def as_dataset(self, *, drawn: bool = False) -> Dataset | None:
+        return dataset_of(self.source, drawn=True)[np.flatnonzero(self._is_taken)] if drawn else None
 
 
 def list_rest(path: Path | None, taken: Selected, sources: Sequence[Source], readers: Sequence[TokenReader]) -> None:
