@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import tracemalloc
 
 import numpy as np
@@ -345,6 +346,7 @@ def test_a_recipe_of_token_ids_without_overlap(corpora, tmp_path):
         ('{ with = "none.jsonl", by = "tokens" }', "none.jsonl"),
         ('{ with = "e.jsonl" }', 'tokenizer = "NAME"'),
         ('{ with = "t.jsonl", by = "tokens" }', 'tokenizer = "NAME"'),
+        ('{ with = "t.jsonl", by = "tokens" }', 'by = "words"'),
     ],
 )
 def test_a_recipe_says_what_is_wrong_with_its_evals(tmp_path, rule, said):
@@ -356,6 +358,36 @@ def test_a_recipe_says_what_is_wrong_with_its_evals(tmp_path, rule, said):
     with pytest.raises(TokfmtError) as caught:
         tokfmt.convert(recipe, tmp_path / "o.pbin", to_eos=3)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"field": ["q"]}, "--without-opt field=NAME "),
+        ({"by": "tokens"}, "--without-opt by=words"),
+        ({"with": "e.jsonl"}, "--without-opt by=tokens"),
+        ({"with": "e.jsonl", "field": ["input_ids"]}, "ids_field"),
+    ],
+)
+def test_a_conversion_names_its_own_options_of_evals(tmp_path, monkeypatch, how, said):
+    monkeypatch.chdir(tmp_path)
+    corpus = lines(tmp_path / "c.jsonl", ["a b"])
+    ids(tmp_path / "e.jsonl", [[1, 2]])
+    with pytest.raises(TokfmtError) as caught:
+        tokfmt.convert(corpus, tmp_path / "o.jsonl", without={"with": "c.jsonl", **how})
+    assert said in str(caught.value)
+    assert not re.search(r"--(field|by)\b", str(caught.value))
+
+
+def test_a_recipe_of_text_names_its_key_of_the_fields_of_evals(tmp_path):
+    lines(tmp_path / "c.jsonl", ["a b"])
+    (tmp_path / "mix.toml").write_text(
+        f'tokfmt = 1\ntokenizer = "{TOKENIZER}"\n[[source]]\npath = "c.jsonl"\nfilter = "f"\n'
+        '[filter.f]\nwithout = { with = "c.jsonl", field = ["q"] }\n'
+    )
+    with pytest.raises(TokfmtError) as caught:
+        tokfmt.convert(tmp_path / "mix.toml", tmp_path / "o.pbin")
+    assert 'field = ["NAME"]' in str(caught.value) and "--" not in str(caught.value)
 
 
 def test_evals_are_sources_of_what_is_written(tmp_path):

@@ -383,7 +383,7 @@ def _values(kind: type, table: Any, where: Place, title: str) -> dict[str, Any]:
 _NAMED_OPTION = re.compile(
     r"--(?P<key>(?:to-)?[eb]os)(?: (?P<id>none|ID|\d+))?|--from-opt (?P<option>\w+)=(?P<value>[\w|.-]*\w)|"
     r"--(?:from-(?P<options>opt)|(?P<format>from)|(?P<text>text-field)|(?P<split>split)|(?P<tokenizer>tokenizer))"
-    r"\b(?: (?P<word>NAME|[\w.-]+(?= reads| or )))?"
+    r"\b(?: (?P<word>NAME|[\w.-]+(?= reads| or )))?|--(?P<rule>field|by) (?P<how>\w+)"
 )
 
 
@@ -401,6 +401,8 @@ def _as_key(match: re.Match[str]) -> str:
     if match["key"]:
         key, value = match["key"].replace("-", "_"), match["id"]
         return key if value is None else f"{key} = {_word(value)}"
+    if match["rule"]:  # of `without`
+        return f'field = ["{match["how"]}"]' if match["rule"] == "field" else f'by = "{match["how"]}"'
     names = ("options", "format", "text", "split", "tokenizer")
     key = next(name for name in names if match[name])
     word = match["word"] or ("NAME" if key == "tokenizer" else None)

@@ -158,7 +158,7 @@ def _opened(request: SourceRequest, joined: str, tokenizer: TokenizerHandle | No
     sources = [open_dataset(replace(request, text_field=name), Reading(tokenizer)) for name in names or (None,)]
     readers = [reader for source in sources if (reader := source.records) is not None and reader.info.is_text]
     if names and ("text_field" not in option_names(sources[0].format.read_options) or len(readers) < len(names)):
-        raise FormatError(sources[0].paths[0], "has no fields of text", remedy="Leave --field out")
+        raise FormatError(sources[0].paths[0], "has no fields of text", remedy="Leave --field NAME out")
     return sources[0]._replace(reader=_Fields(readers)) if len(names) > 1 else sources[0]
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,7 +26,7 @@ from tokfmt.commands.search.query import (
 )
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import TokenReader, windows
-from tokfmt.errors import OptionError
+from tokfmt.errors import OptionError, TokfmtError, reword
 from tokfmt.files.place import place_of
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.readers import dataset_of
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
 
 _WITHOUT = "without:"  # begins a selection that `without` makes
+_OF_OVERLAP = re.compile(r"--(field|by) (\w+)")  # options of `overlap`, which are keys of --without-opt
 _MANY = 1 << 12  # sequences whose bounds are read at once
 
 
@@ -124,7 +127,11 @@ def _overlapping(
     from tokfmt.source.evals import overlapping  # only this selection needs it
 
     progress.phase("searching", len(sources), "sources")
-    found = overlapping(rules, sources, axes, tokenizer, jobs)
+    try:
+        found = overlapping(rules, sources, axes, tokenizer, jobs)
+    except TokfmtError as error:
+        reword(error, partial(_OF_OVERLAP.sub, r"--without-opt \1=\2"))
+        raise
     count = int(np.count_nonzero(found))
     progress.note(f"--without leaves out {count:,} of {counted(len(found), 'document')}, which overlap with evals")
     return found
