@@ -22,7 +22,7 @@ def counted(path, select, *words):
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("select", ["0:100", "100:101", "7:7", "-20:", ":"])
+@pytest.mark.parametrize("select", ["0:100", "100:101", "-20:", ":"])
 def test_the_tokens_of_a_run_by_source(select):
     home = RUNS / "megatron_core"
     record = recorded("megatron_core", "expected_blend_single.json")["samples"]
@@ -33,6 +33,35 @@ def test_the_tokens_of_a_run_by_source(select):
         assert (source["samples"], source["tokens"]) == (len(mine), 64 * len(mine))
     assert found["sequences"] == high - low and found["padding"]["count"] == 0
     assert found["tokens"] == sum(source["tokens"] for source in found["sources"]) == 64 * (high - low)
+
+
+@pytest.mark.parametrize("select", ["360:400", "1000:", "7:7", ":-400"])
+def test_an_interval_without_a_sample_is_an_error(select, tmp_path):
+    """The error names the samples that there are; nothing is written."""
+    home = RUNS / "megatron_core"
+    options = words_of({"root": home, "consumed": 0})
+    for words in (["stats", home / "cache_blend"], ["convert", home / "cache_blend", tmp_path / "out.jsonl"]):
+        done = commands.run(*words, f"--select={select}", *options, check=2)
+        assert "0 to 359" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_step_outside_of_the_stretch_is_one_for_each_rank(tmp_path):
+    """A rank that the run has is not refused, and `samples` is named where one epoch is assumed."""
+    (tmp_path / "run.toml").write_text(
+        f"tokfmt = 1\n[run]\nframework = 'olmo-core'\ncache = '{RUNS / 'olmo_core' / 'work_fsl'}'\n"
+        f"root = '{RUNS / 'olmo_core'}'\npaths = ['data/harbour.npy', 'data/meadow.npy', 'data/lantern.npy']\n"
+        "dtype = 'uint16'\neos_token_id = 0\nbatch_size = 8\nworld_size = 2\nsequence_length = 64\n"
+    )
+    for words, is_named in (([], True), (["--from-opt", "samples=320"], False)):
+        of_all, of_rank, of_none = (
+            commands.run("show", tmp_path / "run.toml", "--step", step, *rank, *words, check=2).stderr
+            for step, rank in ((400, []), (400, ["--rank", 1]), (0, ["--rank", 2]))
+        )
+        assert of_all == of_rank != of_none
+        assert ("samples=" in of_all) == is_named
+        facts = json.loads(commands.run("info", tmp_path / "run.toml", "--json", *words, check=0).stdout)
+        assert ("samples=" in str(facts)) == is_named
 
 
 def heads_of(asked):

@@ -162,7 +162,7 @@ class EpochOrder(Order):
         self.epoch_of_start, self.head, self.per = epoch, head, per
         before = (epoch - first_epoch) * per + self.skipped if from_start else 0
         self.first = before if given.consumed is None else given.consumed
-        self.count = given.samples or self.first + head
+        self.count, self.is_one_pass = given.samples or self.first + head, given.samples is None
 
     @abstractmethod
     def entries(self, epoch: int) -> Integers:

@@ -110,7 +110,10 @@ class GptNeoxOrder(BlendOrder):
         together = self.given.micro_batch_size * self.given.world_size
         self.whole = max(self.blend.count // together * together, 1)
         self.begin = self.first % self.whole  # where the loader of this stretch starts
-        self.count = self.given.samples or self.first + self.whole - self.begin
+        self.count, self.is_one_pass = (
+            self.given.samples or self.first + self.whole - self.begin,
+            self.given.samples is None,
+        )
 
     def numbers(self, samples: Numbers) -> Numbers:
         return self.begin + (samples - self.first) % (self.whole - self.begin)

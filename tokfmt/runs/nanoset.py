@@ -74,7 +74,7 @@ class NanosetOrder(Order):
         facts_of_order = ("nanoset", given.seed, *weights, *counts)
         self.entries = kept(facts_of_order, sum(counts), ["entries"], lambda: iter([[self._entries(weights)]]))[0]
         self.first, self.epoch = given.consumed or 0, len(self.entries)
-        self.count = given.samples or self.first + self.epoch
+        self.count, self.is_one_pass = given.samples or self.first + self.epoch, given.samples is None
         self.facts = {"samples of an epoch": self.epoch}
 
     def _entries(self, weights: Sequence[float]) -> Numbers:

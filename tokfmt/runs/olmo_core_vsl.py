@@ -91,7 +91,7 @@ class VslOrder(EpochOrder):
         self.epoch_of_start, self.first, self.head = 1 + epoch, epoch * per + self.skipped, per - self.skipped
         if given.consumed not in (None, self.first) or self.skipped not in self._batches_of(1 + epoch)[0]:
             raise OptionError("consumed is not the number of samples before a batch of this epoch", name="consumed")
-        self.count = given.samples or self.first + self.head
+        self.count, self.is_one_pass = given.samples or self.first + self.head, given.samples is None
 
     def _seed(self) -> int:
         found = [(int(match[1]), int(match[2])) for match in map(_BATCHES.fullmatch, self.names) if match]

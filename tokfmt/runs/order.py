@@ -240,6 +240,7 @@ class Order(ABC):
     batches: Batches
     world_size: int = 1
     files: tuple[Stored, ...] = ()  # order files, which are closed with the order
+    is_one_pass: bool = False  # nothing states how long the stretch was: it is taken to end with its first epoch
     is_packed: bool = True  # samples are full, but for few: what is not padding need not be counted
     from_files: bool = False  # the order was read from files, and is not built again
     notes: tuple[str, ...] = ()

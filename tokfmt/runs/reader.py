@@ -20,10 +20,12 @@ from tokfmt.core.reader import (
     windows,
 )
 from tokfmt.errors import OptionError
+from tokfmt.files.place import Place
 from tokfmt.model.dataset import Dataset
 from tokfmt.runs.arrays import Numbers
 from tokfmt.runs.order import Order, Pieces
-from tokfmt.wording import counted
+from tokfmt.source.request import parse_selection
+from tokfmt.wording import counted, printable
 
 _WINDOW = 1 << 18  # tokens read at once
 _COUNTED = 1 << 20  # samples up to which padding is counted
@@ -85,6 +87,7 @@ class RunReader(TokenReader):
             extras={
                 "framework": order.framework,
                 **order.facts,
+                **({"end": "of one epoch, which is assumed: samples=N reads more"} if order.is_one_pass else {}),
                 "order": "from files" if order.from_files else "built again",
                 "sources": ", ".join(
                     source.name if source.weight is None else f"{source.name} {source.weight:.4g}"
@@ -149,16 +152,29 @@ class RunReader(TokenReader):
 
     def taken(self, step: int, rank: int | None) -> list[tuple[int, int]]:
         """Return the samples of a step, each with the rank that reads it, by ranks."""
-        shares = self.order.ranks(step)
-        if rank is not None and rank >= len(shares):
-            raise OptionError(f"--rank {rank}: the run has {counted(len(shares), 'rank')}", name="rank")
-        chosen = range(len(shares)) if rank is None else [rank]
+        shares, world = self.order.ranks(step), self.order.world_size
+        if rank is not None and rank >= world:
+            raise OptionError(f"--rank {rank}: the run has {counted(world, 'rank')}", name="rank")
+        chosen = range(len(shares)) if rank is None or rank >= len(shares) else [rank]
         taken = [(sample, one) for one in chosen for sample in shares[one].tolist()]
         beyond = [sample for sample, _ in taken if not self.order.first <= sample < self.order.count]
         if beyond or not taken:
-            there = f"samples {self.order.first:,} to {self.order.count - 1:,}"
-            raise OptionError(f"step {step:,} is not in this stretch of the run, which read {there}", name="step")
+            raise OptionError(f"step {step:,} is not in this stretch of the run, {self.stretch()}", name="step")
         return taken
+
+    def interval(self, selection: str, path: Place) -> tuple[int, int]:
+        """Return the samples that `A:B` selects, counted from the first one of the stretch: some, or an error."""
+        first, last = parse_selection(selection, self.info.sequences, [path])
+        if first == last:
+            there = f"which has 0 to {self.info.sequences - 1:,}, counted from its first one"
+            what = f"--select {printable(selection)} takes no sample of this stretch of the run, {there}"
+            raise OptionError(f"{printable(path)}: {what}", name="select")
+        return first, last
+
+    def stretch(self) -> str:
+        """Return the samples that this stretch of the run read, in words."""
+        more = ". One epoch is assumed: samples=N, all that the run read, reads more" if self.order.is_one_pass else ""
+        return f"which read samples {self.order.first:,} to {self.order.count - 1:,}{more}"
 
     def _checked(self, sample: int) -> int:
         if not self.order.first <= sample < self.order.count:

@@ -93,6 +93,11 @@ def selected(
         return Selected(axis, (0, axis.info.sequences))
     if query is None:
         interval = parse_selection(selection, axis.info.sequences, paths_of(sources))
+        if len(sources) == 1 and sources[0].format.name == "run":
+            from tokfmt.runs.reader import RunReader  # few sources are runs
+
+            if isinstance(sources[0].reader, RunReader):
+                interval = sources[0].reader.interval(selection, sources[0].paths[0])
         return Selected(Slice(axis, *interval), interval)
     from tokfmt.text.filter_rules import OverlapRules  # Most conversions take all sequences, or an interval.
 

@@ -274,8 +274,7 @@ def _of_run(
         number = sample or 0
         number += reader.count if number < 0 else 0
         if not reader.order.first <= number < reader.count:
-            there = f"samples {reader.order.first:,} to {reader.count - 1:,}"
-            raise OptionError(f"--sample {number}: this stretch of the run read {there}")
+            raise OptionError(f"--sample {number} is not in this stretch of the run, {reader.stretch()}", name="sample")
         taken = [(number, None)]
     return [_read(reader, number, one, decoding) for number, one in taken]
 

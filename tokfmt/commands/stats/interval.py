@@ -29,7 +29,10 @@ def interval_statistics(source: Source, size: int, select: str, progress: Progre
             "`tokfmt convert --select` writes sequences of any dataset",
             name="select",
         )
-    first, last = parse_selection(select, reader.info.sequences, source.paths)
+    if isinstance(reader, RunReader):
+        first, last = reader.interval(select, source.paths[0])
+    else:
+        first, last = parse_selection(select, reader.info.sequences, source.paths)
     names = [one.name for one in (reader.order.sources if isinstance(reader, RunReader) else reader.sources)]
     tokens, samples = np.zeros(len(names), np.int64), np.zeros(len(names), np.int64)
     for row, of_source, length in _parts(reader, first, last, progress):
