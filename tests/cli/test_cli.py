@@ -330,6 +330,14 @@ def test_examples_work_when_pasted(tmp_path):
         assert done.returncode == (1 if finds and "--explain" not in words and "--fix" not in words else 0), done.stderr
 
 
+@pytest.mark.parametrize("scale", ["2T", "2TB", "2_000_000_000_000"])
+def test_a_dry_run_is_scaled_to_bytes(scale, tmp_path):
+    done = tokfmt(
+        "convert", PACK, tmp_path / "o.bin", "--to", "megatron", "--dry-run", "--scale", scale, "--json", check=0
+    )
+    assert json.loads(done.stdout)["plan"]["estimate"]["scaled_to"] == 2 * 10**12
+
+
 def test_readme_shows_the_two_commands():
     readme = (ROOT / "README.md").read_text()
     assert readme.index("make demo") < readme.index("make test")

@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import shutil
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -41,6 +43,23 @@ def test_an_estimate_is_exact_if_all_is_read(tmp_path):
         assert (found["sequences"], found["tokens"], found["is_exact"]) == (done.sequences, done.tokens, True)
         assert found["size_bytes"] == size
         assert found["scratch_bytes"] == (4 * done.tokens + 8 * done.sequences if source == CORPUS else 0)
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.arrow"])
+def test_an_estimate_has_the_parts_that_are_joined_at_the_end(tmp_path, monkeypatch, name):
+    beside, remove = [], shutil.rmtree
+
+    def removed(path, *rest, **how):
+        if str(path).endswith(".parts"):
+            beside.append(sum(part.stat().st_size for part in Path(path).iterdir()))
+        return remove(path, *rest, **how)
+
+    monkeypatch.setattr(shutil, "rmtree", removed)
+    how = {"tokenizer": str(TOKENIZER)}
+    done = tokfmt.convert(CORPUS, tmp_path / name, **how)
+    found = tokfmt.convert(CORPUS, tmp_path / f"o{name}", dry_run=True, **how).plan["estimate"]
+    assert beside[0] > 10_000 and beside[0] == beside[-1]
+    assert found["scratch_bytes"] == beside[0] + 4 * done.tokens + 8 * done.sequences
 
 
 def test_an_estimate_is_scaled_to_other_sources(tmp_path):

@@ -119,7 +119,12 @@ _OFTEN = ("--eos", "--split", "--text-field", "--recursive", "--allow-loss", "--
 @running("--spool", type=PLACE, metavar="DIR", help="Where a DST in a store is built (default: $TMPDIR).")
 @click.option("--verify", is_flag=True, help="Compare DST with SRC before it appears.")
 @click.option("--dry-run", is_flag=True, help="Print the plan; write nothing.")
-@rare("--scale", type=Count(1), metavar="BYTES", help="With --dry-run: estimate for as many bytes of SRC, such as 2T.")
+@rare(
+    "--scale",
+    type=Count(1, of_bytes=True),
+    metavar="BYTES",
+    help="With --dry-run: estimate for as many bytes of SRC as it is stored, such as 2TB.",
+)
 @click.option("--allow-partial", is_flag=True, help="Save the complete sequences of a damaged SRC.")
 @rare("--no-manifest", is_flag=True, help="Do not write DST.tokfmt.json.")
 @common
@@ -290,7 +295,7 @@ def _estimate(done: Any) -> Iterator[tuple[str, str]]:
         f"{human_bytes(found['memory_bytes'])} of memory with one worker",
     ]
     if found["scaled_to"] is not None:
-        parts.insert(0, f"for {human_bytes(found['scaled_to'])} of such sources")
+        parts.insert(0, f"for {human_bytes(found['scaled_to'])} of such files")
     origin = f"from {human_bytes(found['read_bytes'])} in {counted(found['places'], 'place')}"
     yield "estimate", f"{', '.join(parts)} ({origin})"
 

@@ -109,8 +109,11 @@ class Count(click.ParamType[Any]):
 
     name = "number"
 
-    def __init__(self, minimum: int | None = None, maximum: int | None = sys.maxsize) -> None:
-        self.minimum, self.maximum = minimum, maximum
+    def __init__(
+        self, minimum: int | None = None, maximum: int | None = sys.maxsize, *, of_bytes: bool = False
+    ) -> None:
+        """Hold the bounds. If it is `of_bytes`, `B` at the end is their unit, as in `2TB`."""
+        self.minimum, self.maximum, self.of_bytes = minimum, maximum, of_bytes
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         from tokfmt.base.options import fit, parse_count
@@ -120,7 +123,7 @@ class Count(click.ParamType[Any]):
             return value
         bounds = {"minimum": self.minimum, "maximum": self.maximum}
         try:
-            return int(fit("", parse_count(value), int, bounds))
+            return int(fit("", parse_count(value, of_bytes=self.of_bytes), int, bounds))
         except OptionError as error:
             contrast = f"is out of range (expected {error.expected}, found {error.found}). Choose a number in it"
             self.fail(contrast if error.expected else str(error), param, ctx)

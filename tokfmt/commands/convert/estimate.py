@@ -134,6 +134,7 @@ class _Trial:
                 _, written = write(request, self.inputs, destination, [], place, workers, notes)
                 seconds = time.process_time() - began
                 built, scratch = _size(place.first.path.parent), _size(place.first.scratch)
+                scratch += sum(portion.parts_bytes for portion in written.portions)
         share = self.share()
         totals = (sum(one.sequences or 0 for one in written.portions), sum(one.tokens or 0 for one in written.portions))
         sequences, tokens = self.counts or (round(totals[0] / share), round(totals[1] / share))

@@ -79,6 +79,7 @@ class PortionCounts:
     leads: Counts | None = None  # None as well if neither the sources nor the portion have a lead
     compared: Mapping[str, int] = field(default_factory=dict)  # numbers of what was read back and compared
     packed: bool = False  # rows hold several documents or padding; see `TokenWriter.packed`
+    parts_bytes: int = 0  # of intermediate files beside the destination that are there until it is complete
 
 
 @dataclass(frozen=True, slots=True)

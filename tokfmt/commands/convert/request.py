@@ -143,7 +143,7 @@ class Estimate(TypedDict):
     Attributes:
         tokens: The number of tokens in the destination, without separators.
         is_exact: True if the counts are not estimated.
-        scratch_bytes: The bytes that a run writes to scratch and removes.
+        scratch_bytes: The bytes that a run writes to scratch, and to parts beside the destination, and removes.
         cpu_seconds: The CPU time of all workers together.
         read_bytes: The bytes of text, or of IDs in memory, that the trial read; of compressed text, as it is stored.
         places: The number of places that the trial read.

@@ -104,14 +104,16 @@ def write_regions(
     job = plan(stored, writer, size)
     lengths = {region.index: len(region.tokens) for region in job.regions}
     progress.phase(" ".join(filter(None, ("writing", portion.split))), sum(lengths.values()), "tokens")
-    top, detailed = -1, list[Receipt]()
+    top, detailed, parts_bytes = -1, list[Receipt](), 0
     for receipt in run(job, workers, task, portion.split or ""):
         top = max(top, receipt.max_id)
         detailed += [receipt] if receipt.details is not None else []
+        parts_bytes += receipt.written
         progress.advance(lengths[receipt.region])
     largest, lost = top if top >= 0 else None, writer.lost(detailed) if detailed else ()
     info, tasks = stored.info, len(job.regions)
-    return PortionCounts(portion, info.sequences, info.tokens, largest, tasks, lost=lost, packed=writer.packed)
+    counts = PortionCounts(portion, info.sequences, info.tokens, largest, tasks, lost=lost, packed=writer.packed)
+    return replace(counts, parts_bytes=parts_bytes) if writer.parts_of(job.regions) else counts
 
 
 def write_ledger(
