@@ -379,7 +379,7 @@ def main(what, first, count):
         for number in range(-20, 0):  # what is imported or built at first use is not the mutants'
             with contextlib.suppress(DiffersError):
                 mutant(random.Random(number), seeds, Path(home))
-        mutants.limited()
+        mutants.limited(mutants.MEMORY)
         for number in range(first, first + count):
             Path(os.environ["AT"]).write_text(str(number))
             signal.setitimer(signal.ITIMER_PROF, SECONDS)

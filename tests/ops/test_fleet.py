@@ -73,6 +73,39 @@ def test_a_lead_is_the_first_id_of_its_sequences(tmp_path):
         ]
 
 
+def test_a_lead_that_is_the_separator_too_is_a_first_id(tmp_path):
+    """As of GPT-2: 50256 begins and ends documents."""
+    for name, lead in {"a": EOS, "b": EOS, "c": None}.items():
+        write(tmp_path / f"{name}.pbin", corpus(3, bos=False), to_bos=lead)
+    found = tokfmt.fleet(tmp_path, recursive=True)
+    assert [one.first.id == EOS for one in found.datasets] == [True, True, False]
+    assert [(one.fact, [other.path[-6:] for other in one.others]) for one in found.differences] == [
+        ("first", ["c.pbin"])
+    ]
+
+
+def test_pairs_of_files_in_a_folder_are_datasets_of_their_own(tmp_path):
+    """One sequence of a pair that lacks the BOS is seen, and a damaged pair does not hide the others."""
+    for number in range(4):
+        documents = corpus(number)
+        if number == 2:
+            documents[3] = documents[3][1:]
+        write(tmp_path / f"part{number}_text_document.bin", documents, to_format="megatron")
+    found = tokfmt.fleet(tmp_path, recursive=True)
+    assert [one.path[-23:] for one in found.datasets] == [
+        f"part{number}_text_document.bin"[-23:] for number in range(4)
+    ]
+    assert [(one.fact, [other.path[-23:] for other in one.others]) for one in found.differences] == [
+        ("first", ["part2_text_document.bin"[-23:]])
+    ]
+    pair = tmp_path / "part1_text_document.bin"
+    pair.write_bytes(pair.read_bytes()[:-2])
+    assert len(tokfmt.fleet(tmp_path, recursive=True).datasets) == 3
+    both = tokfmt.fleet([tmp_path / f"part0_text_document{suffix}" for suffix in (".bin", ".idx", ".bin.tokfmt.json")])
+    assert len(both.datasets) == 1
+    assert not both.errors
+
+
 def test_totals_are_sums_of_what_is_stored(forty, tmp_path):
     (tmp_path / "mix.toml").write_text(f'tokfmt = 1\n[[source]]\nname = "a"\npath = "{forty}/part-0/d0.pbin"\n')
     found = tokfmt.fleet([forty / "part-0" / "d0.pbin", forty / "part-1" / "d1.pbin", tmp_path / "mix.toml"])

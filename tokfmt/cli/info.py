@@ -122,11 +122,12 @@ def _print_fleet(found: Fleet, below: str) -> None:
         "tokens": f"{about}{total.tokens:,}",
         "size": human_bytes(total.size_bytes),
     }
+    rows += [{**dict.fromkeys(_COLUMNS, _DASH), "format": "not readable*"} for _ in found.errors]
     rows.append({name: sums.get(name, "") for name in _COLUMNS})
-    names = [
-        *(one.path.removeprefix(below) for one in found.datasets),
-        f"total of {counted(total.datasets, 'dataset')}",
-    ]
+    unread = f", without {len(found.errors):,} that cannot be read" if found.errors else ""
+    paths = [*(one.path for one in found.datasets), *(one.path for one in found.errors)]
+    names = [path.removeprefix(below) for path in paths]
+    names.append(f"total of {counted(total.datasets, 'dataset')}{unread}")
     columns = [name for name in _COLUMNS if any(cells[name] not in ("", _DASH) for cells in rows)]
     console, is_terminal = terminal(), sys.stdout.isatty()
     for name in _DROPPED if is_terminal else ():

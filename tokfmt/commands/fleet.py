@@ -24,14 +24,15 @@ from tokfmt.files.place import Place
 from tokfmt.files.side_by_side import side_by_side
 from tokfmt.run.progress import Progress
 from tokfmt.source.discover import Skipped, dataset_at, datasets_below
-from tokfmt.source.request import SourceRequest, expanded
+from tokfmt.source.request import BESIDE, SourceRequest, expanded
 from tokfmt.source.stored import tokenizer_of
 from tokfmt.wording import html_table
 
 VARIED = "varied"
 """The first (last) ID of a dataset whose sequences begin (end) with different IDs."""
 
-_SAME = 0.9  # Share of the sequences that begin (end) with one ID, from which the dataset is said to.
+_ALL, _MOST = 1.0, 0.9
+"""Shares of the sequences that begin (end) with one ID, from which the dataset is said to. A BOS begins all of them."""
 _SEVERAL = 3  # datasets from which one differs from the others
 _FILES = 10_000  # files whose times are looked at
 
@@ -40,8 +41,8 @@ _FACTS: Mapping[str, Callable[[Overview], object]] = {
     "dtype": lambda one: one.dtype,
     "eos_id": lambda one: one.eos_id,
     "tokenizer": lambda one: (one.tokenizer or {}).get("name"),
-    "first": lambda one: _usual(one.first),
-    "last": lambda one: _usual(one.last),
+    "first": lambda one: _usual(one.first, _ALL),
+    "last": lambda one: _usual(one.last, _MOST),
 }
 """The facts that datasets of one corpus share, each with the value of a dataset; None if it is not known."""
 
@@ -61,7 +62,7 @@ class Difference:
     Attributes:
         fact: "format", "dtype", "eos_id", "tokenizer" (its name), "first" or "last".
         usual: Its value in more than half of the datasets of which it is known. The "first" ("last") of a dataset is
-            the ID that nine of ten sequences begin (end) with, or "varied".
+            the ID that all sequences begin with (nine of ten end with), or "varied".
         datasets: The number of datasets that have this value.
         others: The datasets that have another value.
     """
@@ -131,11 +132,11 @@ def _word(value: object) -> str | None:
 
 
 def _ends(one: Overview) -> tuple[object, object]:
-    return _usual(one.first), _usual(one.last)
+    return _usual(one.first, _ALL), _usual(one.last, _MOST)
 
 
-def _usual(end: End | None) -> object:
-    return None if end is None else end.id if end.share >= _SAME else VARIED
+def _usual(end: End | None, least: float) -> object:
+    return None if end is None else end.id if end.share >= least else VARIED
 
 
 def fleet(
@@ -186,7 +187,7 @@ def fleet(
 
         are_stored = not (deep or sample is not None) and any(not place.is_local for place, _ in found)
         looks = list(side_by_side(look, found, are_stored=are_stored))
-    datasets = tuple(one for one in looks if isinstance(one, Overview))
+    datasets = tuple({one.path: one for one in looks if isinstance(one, Overview)}.values())  # A pair of files is one.
     errors = tuple(one for one in looks if isinstance(one, FailedDataset))
     return Fleet(datasets, _total(datasets), tuple(differences(datasets)), others, errors)
 
@@ -204,7 +205,7 @@ def _found(asked: SourceRequest, listing: Listing) -> tuple[list[tuple[Place, Fo
     found, others = list[tuple[Place, Format | TokfmtError | None]](), 0
     for path in expanded(asked.paths, listing):
         if not (asked.recursive and path.is_dir()):
-            found.append((path, None))
+            found += [] if path.name.endswith(BESIDE) else [(path, None)]
             continue
         before = len(found)
         for one in datasets_below(path, asked.format):

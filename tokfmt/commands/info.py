@@ -386,18 +386,17 @@ def _ends_of(axis: TokenReader, stored: TokenReader, eos_id: int | None) -> tupl
             stops |= set((ends - 1)[ends > begins].tolist())
     elif eos_id is not None:
         for a, b in {(0, min(about.tokens, _NEAR)), (max(0, about.tokens - _NEAR), about.tokens)}:
-            at = a + np.flatnonzero(axis.tokens(a, b) == eos_id)
-            starts |= {place + 1 for place in at.tolist() if place + 1 < about.tokens}
-            stops |= {place - 1 for place in at.tolist() if place}
-            starts |= {0} if a == 0 and about.tokens else set()
-    return _end_of(_ids_at(read, starts, eos_id)), _end_of(_ids_at(read, stops, eos_id))
+            inside = axis.tokens(a, b) != eos_id
+            before, behind = np.append(a > 0, inside[:-1]), np.append(inside[1:], b < about.tokens)
+            starts |= set((a + np.flatnonzero(inside & ~before)).tolist())
+            stops |= set((a + np.flatnonzero(inside & ~behind)).tolist())
+    return _end_of(_ids_at(read, starts)), _end_of(_ids_at(read, stops))
 
 
-def _ids_at(axis: TokenReader, places: set[int], eos_id: int | None) -> list[int]:
-    """Return the IDs at some positions, those of separators left out."""
+def _ids_at(axis: TokenReader, places: set[int]) -> list[int]:
     at = np.array(sorted(places), np.int64)
     ids: list[int] = axis.gather(at, np.ones(len(at), np.int64)).tolist()
-    return [one for one in ids if one != eos_id]
+    return ids
 
 
 def _end_of(ids: Sequence[int]) -> End | None:

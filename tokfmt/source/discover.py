@@ -166,7 +166,13 @@ def datasets_below(directory: Place, name: str | None) -> Iterator[tuple[Place, 
     seen, last = set[Place](), directory
     for path, format_ in _candidates(directory, name, mixed=True):
         if format_ is not None:
-            yield path, format_
+            members = {format_.canonical(file) for file in format_.files(path) if format_.companions(file)}
+            several = len(members) > 1 and path.is_dir()  # Pairs of files are datasets of their own.
+            yield from (
+                (member, format_) for member in sorted(members, key=lambda one: natural_key(str(one))) if several
+            )
+            if not several:
+                yield path, format_
             continue
         if path.parent != last:
             seen, last = set(), path.parent

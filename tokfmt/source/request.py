@@ -158,7 +158,7 @@ def several(paths: object) -> tuple[PlaceLike, ...]:
     return tuple(checked)
 
 
-_BESIDE = (MANIFEST, ".ledger", ".ledger.json")
+BESIDE = (MANIFEST, ".ledger", ".ledger.json")
 """Suffixes of manifests and ledgers, which are beside datasets but are not datasets."""
 
 
@@ -176,7 +176,7 @@ def expanded(paths: Iterable[PlaceLike], listing: Listing | None = None) -> tupl
             places.append(place)
             continue
         matches = sorted(
-            (match for match in _matching(place) if not match.name.endswith(_BESIDE)),
+            (match for match in _matching(place) if not match.name.endswith(BESIDE)),
             key=lambda match: natural_key(str(match)),
         )
         if not matches:

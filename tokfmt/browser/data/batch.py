@@ -51,7 +51,7 @@ class Batch:
 
 def samples_view(session: Session) -> View | None:
     """Return the view of samples of a dataset; None if its rows are documents, which no batch is made of."""
-    views = [session.view, *session.opened.views]
+    views = sorted([session.view, *session.opened.views], key=lambda view: view.name != "samples")
     return next((view for view in views if _is_of_samples(view.port)), None)
 
 

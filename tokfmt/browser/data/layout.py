@@ -63,6 +63,7 @@ class TokenStyle(NamedTuple):
     separator: int | None = None  # separator ID, if it is known
     characters: bool = False  # units are characters, not tokens
     digits: int = 6  # digits of the largest known ID, which is the width of a column in a grid of IDs
+    divides: bool = True  # separators divide rows; not those in a chat, which end its messages
 
 
 @dataclass(slots=True)
@@ -306,12 +307,13 @@ def lines_of(piece: Piece, first: int, token_style: TokenStyle, mode: Mode, widt
 
 
 def begins_of(piece: Piece, token_style: TokenStyle) -> NDArray[np.bool_]:
-    """Return bool[units]: true where a document begins, by the row itself or after a separator.
+    """Return bool[units]: true where a document begins, by the row itself, or else after a separator.
 
     No document begins in padding, or in a run of separators.
     """
     begins = np.zeros(len(piece.units), np.bool_) if piece.begins is None else piece.begins.copy()
-    if token_style.separator is not None and not token_style.characters:
+    divides = piece.begins is None and token_style.divides and not token_style.characters
+    if token_style.separator is not None and divides:
         separators = piece.units == token_style.separator
         begins[1:] |= separators[:-1] & ~separators[1:]
     return begins if piece.padding is None else begins & ~piece.padding

@@ -282,9 +282,10 @@ class Session:
         narrow = not isinstance(reader, RecordReader) and reader.info.dtype.itemsize <= 2
         digits = max(5 if narrow else 6, len(str(top or 0)))
         separator = self.opened.separator.eos_id
+        is_document = self.view.name == "documents" and not isinstance(reader, RecordReader) and is_masked(reader)
         if words is None:
-            return TokenStyle(separator=separator, digits=digits)
-        return TokenStyle(words.decoder, words.specials, separator, digits=digits)
+            return TokenStyle(separator=separator, digits=digits, divides=not is_document)
+        return TokenStyle(words.decoder, words.specials, separator, digits=digits, divides=not is_document)
 
     def add(self, grown: Opening) -> None:
         """Take the dataset with all its rows, and show its first view, unless the user chose another one."""

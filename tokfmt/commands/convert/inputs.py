@@ -38,7 +38,6 @@ from tokfmt.source.manifest import own_manifest
 from tokfmt.source.open import open_datasets
 from tokfmt.source.request import STREAM, Reading, SourceFiles, SourceRequest, needed
 from tokfmt.source.stored import Source, agreed_tokenizer, files_of_sources, tokenizer_of
-from tokfmt.text.filter_rules import OverlapRules
 from tokfmt.wording import printable
 
 if TYPE_CHECKING:
@@ -92,8 +91,8 @@ def find_files(request: Request, opened: OpenedSources | None, listing: Listing)
         from tokfmt.mix import named_by  # only recipes need what it imports
 
         named = [one._replace(named=named_by(one.path)) if one.format.name == "recipe" else one for one in named]
-    query = query_of(request.select)
-    evals = find_sources(SourceRequest(query.evals), listing=listing) if isinstance(query, OverlapRules) else []
+    paths = getattr(query_of(request.select), "evals", ())  # of `OverlapRules`, which most conversions do not import
+    evals = find_sources(SourceRequest(paths), listing=listing) if paths else []
     return FoundFiles(named, tuple(one for dataset in (*named, *evals) for one in dataset.all()))
 
 
