@@ -7,13 +7,14 @@ import re
 from pathlib import Path
 from unittest import mock
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from paths import CORPUS, TOKENIZER
 
 import tokfmt
-from tokfmt.errors import VerificationError
+from tokfmt.errors import CorruptError, VerificationError
 
 
 @pytest.mark.parametrize("name", ["o.pbin", "o.zarr", "o.jsonl"])
@@ -137,3 +138,15 @@ def test_a_mask_that_differs_is_found(tmp_path):
 
     with mock.patch.object(os, "open", damage), pytest.raises(VerificationError, match="token position 1 "):
         tokfmt.convert(tmp_path / "x.parquet", tmp_path / "x.ds", **how)
+
+
+def test_a_large_source_that_changed_is_not_proven(tmp_path):
+    """Its checksum is in its manifest; without --verify, no source above 64 MiB is read for it."""
+    np.full(40 << 20, 7, "<u2").tofile(tmp_path / "train.bin")
+    tokfmt.convert(tmp_path / "train.bin", tmp_path / "a.pbin", eos=9)
+    with (tmp_path / "a.pbin").open("r+b") as file:
+        file.seek(1000)
+        file.write(b"\x08\x00")
+    with pytest.raises(CorruptError, match="checksum"):
+        tokfmt.convert(tmp_path / "a.pbin", tmp_path / "b.pbin", verify=True)
+    assert not (tmp_path / "b.pbin").exists()

@@ -390,7 +390,8 @@ def manifests(
             path: fingerprint(publisher.path, written_files(format_, publisher.path), jobs)
             for path, publisher in publishers.items()
         }
-    described = _described(sources, progress, jobs, {} if done.partial else stated or {})
+    proves = bool(done.verified) and facts.get("select") is None
+    described = _described(sources, progress, jobs, {} if done.partial else stated or {}, proves=proves)
     made = {}
     for path in publishers:
         part = done if len(publishers) == 1 else _part(done, path)
@@ -408,18 +409,23 @@ def with_objects(manifest: bytes, objects: Sequence[Mapping[str, Any]]) -> bytes
 
 
 def _described(
-    sources: Sequence[SourceFiles], progress: Progress, jobs: int, stated: Mapping[Place, Manifest]
+    sources: Sequence[SourceFiles], progress: Progress, jobs: int, stated: Mapping[Place, Manifest], *, proves: bool
 ) -> dict[str, object]:
-    """Return path, format, size and checksum of each source, and only sums of those beyond the first 20,000."""
+    """Return path, format, size and checksum of each source, and only sums of those beyond the first 20,000.
+
+    Large sources are not read again for a checksum, but if a conversion `proves` what it wrote: one with a manifest then
+    is, as bytes that changed since it was written would be proven too.
+    """
     import xxhash
 
     listed, more, total, count = list[dict[str, Any]](), xxhash.xxh3_128(), 0, 0
     is_little = extent([file for dataset in sources for file in dataset.files])["bytes"] <= LITTLE
     for number, dataset in enumerate(sources):
-        facts = fingerprint(dataset.path, dataset.files, jobs, dataset.opened) if is_little else extent(dataset.files)
-        progress.advance(1)
         manifest = stated.get(dataset.path)
-        if is_little and manifest is not None and (wrong := checksum_contradiction(dataset.path, manifest, facts)):
+        is_read = is_little or (proves and manifest is not None and bool(manifest.output.get("xxh3_128")))
+        facts = fingerprint(dataset.path, dataset.files, jobs, dataset.opened) if is_read else extent(dataset.files)
+        progress.advance(1)
+        if is_read and manifest is not None and (wrong := checksum_contradiction(dataset.path, manifest, facts)):
             raise wrong
         if number < _LISTED_SOURCES:
             listed.append({"path": str(dataset.path), "format": dataset.format.name, **facts})
