@@ -142,7 +142,9 @@ def test_a_mask_that_differs_is_found(tmp_path):
 
 def test_a_large_source_that_changed_is_not_proven(tmp_path):
     """Its checksum is in its manifest; without --verify, no source above 64 MiB is read for it."""
-    np.full(40 << 20, 7, "<u2").tofile(tmp_path / "train.bin")
+    ids = np.full(40 << 20, 7, "<u2")
+    ids[999::1000] = 9
+    ids.tofile(tmp_path / "train.bin")
     tokfmt.convert(tmp_path / "train.bin", tmp_path / "a.pbin", eos=9)
     with (tmp_path / "a.pbin").open("r+b") as file:
         file.seek(1000)

@@ -413,8 +413,8 @@ def _described(
 ) -> dict[str, object]:
     """Return path, format, size and checksum of each source, and only sums of those beyond the first 20,000.
 
-    Large sources are not read again for a checksum, but if a conversion `proves` what it wrote: one with a manifest then
-    is, as bytes that changed since it was written would be proven too.
+    Large sources are not read again for a checksum, unless a conversion `proves` what it wrote: those with a manifest
+    then are, as bytes that changed since they were written would be proven too.
     """
     import xxhash
 
