@@ -64,6 +64,17 @@ def test_a_step_outside_of_the_stretch_is_one_for_each_rank(tmp_path):
         assert ("samples=" in str(facts)) == is_named
 
 
+def test_a_conversion_counts_the_padding_of_the_samples_that_it_writes(tmp_path):
+    (tmp_path / "run.toml").write_text(
+        f"tokfmt = 1\n[run]\nframework = 'mosaic-streaming'\nroot = '{RUNS / 'mosaic_streaming'}'\n"
+        "streams = ['mds/harbour', 'mds/meadow']\nshuffle = true\nbatch_size = 8\nworld_size = 2\n"
+    )
+    run = tokfmt.open(tmp_path / "run.toml")
+    done = tokfmt.convert(tmp_path / "run.toml", tmp_path / "out.jsonl", select="3:9")
+    real = counted(tmp_path / "run.toml", "3:9")["tokens"]
+    assert 0 < done.padded == 6 * run.info.sample_length - real
+
+
 def heads_of(asked):
     """The reads of data, each of which is of the beginning of a file, that tells a page of a server from tokens."""
     reads = [(name, first, length) for name, first, length in asked.reads if name.endswith(".bin")]

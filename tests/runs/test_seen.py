@@ -42,6 +42,17 @@ def test_every_document_of_a_run(name):
         assert [one["sample"] for one in found] == sorted(samples)
 
 
+def test_a_rank_is_not_known_unless_ranks_are_stated():
+    home = RUNS / "megatron_core"
+    for stated, rank in (({}, None), ({"world_size": 1}, 0)):
+        found = seen(home / "cache_blend", "meadow#2", *words_of({"root": home, "batch_size": 8, **stated}))
+        assert {one["rank"] for one in found} == {rank}
+        about = tokfmt.info(home / "cache_blend", options={"root": str(home), "batch_size": "8", **stated})
+        assert about.extras["steps"] == "0 to 44"
+        assert about.extras["batch size"] == "8"
+        assert about.extras.get("ranks") == stated.get("world_size")
+
+
 def test_step_rank_and_epoch_of_a_run():
     home = RUNS / "megatron_core"
     words = ("--batch-size", 8, "--world-size", 2, *words_of({"root": home, "micro_batch_size": 2}))

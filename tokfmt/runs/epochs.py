@@ -119,7 +119,8 @@ class EpochOrder(Order):
 
     def __init__(self, facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> None:
         self.sources, self.datasets, self.given = tuple(read), tuple(datasets), facts.given
-        self.extra, self.batches, self.world_size = 0, Batches(facts.given), facts.given.world_size
+        self.extra, self.batches, self.world_size = 0, Batches(facts.given), facts.given.world_size or 1
+        self.are_ranks_known = facts.given.world_size is not None
         self.pad_id = facts.given.pad_id or 0
         self._epoch: tuple[int, Integers] = (-1, Held(np.empty(0, np.int64)))
 

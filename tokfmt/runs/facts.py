@@ -49,7 +49,7 @@ class ReadOptions:
     batch_schedule: tuple[str, ...] = option((), "SAMPLES:BATCH, with commas: the batch size from a number of samples")
     rampup: tuple[str, ...] = option((), "START,INCREMENT,SAMPLES: batch sizes that grow (rampup_batch_size)")
     micro_batch_size: int = option(1, "samples of a micro batch of one rank", minimum=1, maximum=_BATCH)
-    world_size: int = option(1, "data-parallel ranks", minimum=1, maximum=_RANKS)
+    world_size: int | None = option(None, "data-parallel ranks; auto: 1", minimum=1, maximum=_RANKS)
     consumed: int | None = option(None, "samples read before this stretch; auto: 0", minimum=0, maximum=_MANY)
     samples: int | None = option(None, "samples that the run asked for", minimum=1, maximum=_MANY)
     dataloader_type: Literal["single", "cyclic"] = option("single", "megatron: how the loader passes over samples")

@@ -107,7 +107,7 @@ class GptNeoxOrder(BlendOrder):
             numbers = Wrapped(inner, which, counts)
             self.notes = ("the blend is in no file: it is built again from the weights",)
         self.load(Blend(windows, which, numbers))
-        together = self.given.micro_batch_size * self.given.world_size
+        together = self.given.micro_batch_size * self.world_size
         self.whole = max(self.blend.count // together * together, 1)
         self.begin = self.first % self.whole  # where the loader of this stretch starts
         self.count, self.is_one_pass = (
@@ -137,7 +137,8 @@ class PreshuffledOrder(Order):
 
     def __init__(self, facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> None:
         self.sources, self.datasets, self.given = tuple(read), tuple(datasets), facts.given
-        self.spans, self.world_size, self.batches = datasets[0].spans, facts.given.world_size, Batches(facts.given)
+        self.spans, self.world_size, self.batches = datasets[0].spans, facts.given.world_size or 1, Batches(facts.given)
+        self.are_ranks_known = facts.given.world_size is not None
         begin, end = self.spans.extent(0) if self.spans.count else (0, 0)
         self.seq_len = end - begin - 1
         if self.seq_len < 1:

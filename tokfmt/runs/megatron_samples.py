@@ -277,7 +277,8 @@ class BlendOrder(Order):
         given = facts.given
         self.sources, self.datasets, self.given = tuple(read), tuple(datasets), given
         self.seq_len, self.extra = seq_len, int(given.extra_token)
-        self.pad_id, self.world_size = given.pad_id or 0, given.world_size
+        self.pad_id, self.world_size = given.pad_id or 0, given.world_size or 1
+        self.are_ranks_known = given.world_size is not None
         self.batches = Batches(given)
         self.facts = {"split": given.split, "loader": given.dataloader_type}
 
@@ -287,7 +288,7 @@ class BlendOrder(Order):
         self.first, self.count = given.consumed or 0, blend.count
         if given.dataloader_type == "cyclic":
             self.loader = Cyclic(
-                blend.count, given.micro_batch_size, given.world_size, self.first, sharding=given.data_sharding
+                blend.count, given.micro_batch_size, self.world_size, self.first, sharding=given.data_sharding
             )
             if given.samples is None:
                 raise OptionError("a cyclic loader never ends. Add samples=N, the samples of the run", name="samples")
@@ -312,7 +313,7 @@ class BlendOrder(Order):
     def numbers(self, samples: Numbers) -> Numbers:
         if self.loader is None:
             return samples
-        micro, ranks = self.given.micro_batch_size, self.given.world_size
+        micro, ranks = self.given.micro_batch_size, self.world_size
         turn, inside = np.divmod(samples - self.first, micro * ranks)
         rank, column = np.divmod(inside, micro)
         found = np.empty(len(samples), np.int64)

@@ -63,7 +63,8 @@ class NanosetOrder(Order):
     def __init__(self, facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> None:
         given = facts.given
         self.sources, self.datasets, self.given = tuple(read), tuple(datasets), given
-        self.seq_len, self.world_size, self.batches = given.sequence_length or 1, given.world_size, Batches(given)
+        self.seq_len, self.world_size, self.batches = given.sequence_length or 1, given.world_size or 1, Batches(given)
+        self.are_ranks_known = given.world_size is not None
         width = self.seq_len + self.extra
         files = [_files(dataset, source.paths[0]) for dataset, source in zip(datasets, read, strict=True)]
         self.slices = Slices([(k, begins, tokens // width) for k, (begins, tokens) in enumerate(files)], width)

@@ -134,7 +134,7 @@ class OlmoOrder(EpochOrder):
 
     def _of_record(self, record: _Record) -> None:
         steps, each, self.world_size = record.table.shape
-        batch = each * self.world_size
+        batch, self.are_ranks_known = each * self.world_size, True
         if self.given.batch_size not in (None, batch):
             raise OptionError(
                 f"the record of the ranks has steps of {batch:,} samples. Leave out batch_size", name="batch_size"

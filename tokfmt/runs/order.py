@@ -239,6 +239,7 @@ class Order(ABC):
     pad_id: int = 0  # fills short samples
     batches: Batches
     world_size: int = 1
+    are_ranks_known: bool = True
     files: tuple[Stored, ...] = ()  # order files, which are closed with the order
     is_one_pass: bool = False  # nothing states how long the stretch was: it is taken to end with its first epoch
     is_packed: bool = True  # samples are full, but for few: what is not padding need not be counted

@@ -87,6 +87,7 @@ class RunReader(TokenReader):
             extras={
                 "framework": order.framework,
                 **order.facts,
+                **_steps(order),
                 **({"end": "of one epoch, which is assumed: samples=N reads more"} if order.is_one_pass else {}),
                 "order": "from files" if order.from_files else "built again",
                 "sources": ", ".join(
@@ -125,10 +126,11 @@ class RunReader(TokenReader):
     def seen(self, source: int, sequence: int) -> list[Reads]:
         """Return the samples that read a sequence of a source, in the order of the run. Reads no token."""
         start, stop = map(int, (array[0] for array in self.datasets[source].spans.extents(sequence, sequence + 1)[:2]))
-        samples = self.order.seen(source, sequence, start, stop)
-        samples = samples[(samples >= self.order.first) & (samples < self.order.count)]
+        order = self.order
+        samples = order.seen(source, sequence, start, stop)
+        samples = samples[(samples >= order.first) & (samples < order.count)]
         reads, before = list[Reads](), np.zeros((2, max(stop - start, 1)), np.int32)  # as inputs, and as last labels
-        pieces, numbers = self.order.pieces(samples), self.order.numbers(samples)
+        pieces, numbers = order.pieces(samples), order.numbers(samples)
         low, high = np.maximum(pieces.start, start), np.minimum(pieces.start + pieces.length, stop)
         inputs = np.clip(pieces.start + pieces.cut(self.seq_len).length, low, np.maximum(low, high))
         holds = (pieces.source == source) & (low < high)
@@ -139,8 +141,8 @@ class RunReader(TokenReader):
                 passes.append(int(before[0, a:b].max()) if b > a else int(before[1, b:c].max()))
                 before[0, a:b] += 1
                 before[1, b:c] += 1
-            step = self.order.batches.step_of(sample) if self.order.batches.is_known else None
-            rank = None if step is None else self.rank_of(step, sample)
+            step = order.batches.step_of(sample) if order.batches.is_known else None
+            rank = None if step is None or not order.are_ranks_known else self.rank_of(step, sample)
             reads.append(Reads(sample, int(numbers[row]), step, rank, max(passes)))
         return reads
 
@@ -245,14 +247,18 @@ class RunReader(TokenReader):
 
     def padding_within(self) -> int | None:
         """Return how much of the axis is padding, by the pieces of samples if these are few; None if they are many."""
+        return self.padding_of(0, self.info.sequences)
+
+    def padding_of(self, first: int, last: int) -> int | None:
+        """Return how much of some sequences is padding, as `padding_within` does."""
         if self.order.is_packed:
             return 0
-        first, count, filled = self.order.first, self.info.sequences, 0
-        if count > _COUNTED:
+        if last - first > _COUNTED:
             return None
-        for a, b in windows(0, count, _WINDOW):
-            filled += int(self.order.inputs(np.arange(first + a, first + b)).length.sum())
-        return self.info.tokens - filled
+        begin, filled = self.order.first, 0
+        for a, b in windows(first, last, _WINDOW):
+            filled += int(self.order.inputs(np.arange(begin + a, begin + b)).length.sum())
+        return (last - first) * self.seq_len - filled
 
     def begins(self, start: int, stop: int) -> NDArray[np.bool_]:
         check_interval(start, stop, self.info.tokens)
@@ -275,6 +281,16 @@ class RunReader(TokenReader):
         self.order.close()
         for dataset in self.datasets:
             dataset.close()
+
+
+def _steps(order: Order) -> dict[str, object]:
+    """Return the steps of a stretch, their batch size and the ranks, as far as they are known."""
+    facts: dict[str, object] = {}
+    if order.batches.is_known and order.first < order.count:
+        first, last = (order.batches.step_of(sample) for sample in (order.first, order.count - 1))
+        sizes = dict.fromkeys(b - a for a, b in map(order.batches.samples_of, (first, last)))
+        facts = {"steps": f"{first:,} to {last:,}", "batch size": " to ".join(f"{size:,}" for size in sizes)}
+    return facts | ({"ranks": order.world_size} if order.are_ranks_known else {})
 
 
 def _each(pieces: Pieces) -> Iterator[tuple[int, int, int, int]]:

@@ -153,7 +153,12 @@ def _report(
     """Return the rows of the report on each recipe, and the number of positions of its samples that hold padding."""
     listed, padded, before = list[Mapping[str, Any]](), 0, 0
     for number, (source, reader) in enumerate(zip(sources, readers, strict=True)):
-        if source.format.is_computed and number in rows:
+        if source.format.name == "run":
+            from tokfmt.runs.reader import RunReader  # few sources are runs
+
+            first, last = (min(max(limit - before, 0), reader.info.sequences) for limit in chosen)
+            padded += (source.reader.padding_of(first, last) or 0) if isinstance(source.reader, RunReader) else 0
+        elif source.format.is_computed and number in rows:
             from tokfmt.mix import report_on  # only recipes need what it imports
 
             first, last = (limit - before for limit in chosen)

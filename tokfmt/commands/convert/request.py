@@ -263,7 +263,7 @@ class Conversion:
         labels: "recipe" if a recipe made the labels and loss masks of these samples, "stored" if its sources have them.
         replaces: What a run would replace (`dry_run`), in words, by path.
         prepared: What each source of a recipe gives, and what filters left out.
-        padded: Positions that hold padding in the samples of recipes. They are counted in `tokens`.
+        padded: Positions that hold padding in the samples of recipes and runs. They are counted in `tokens`.
         partial: What was saved and lost of each damaged source.
     """
 
