@@ -106,6 +106,22 @@ def test_a_masked_first_token_is_not_plain(first, kind, tmp_path):
     assert len(tokfmt.recipe([{"path": source, "eos": EOS}], seq_len=2, pack="stream", allow_loss="loss-mask"))
 
 
+def test_padding_of_stored_samples_is_no_separator(tmp_path):
+    """Its ID is the separator; rows as they are stored have as many separators as their documents."""
+    pytest.importorskip("pyarrow")
+    (tmp_path / "c.jsonl").write_text(
+        "".join(f'{{"input_ids": {[k] * k}, "labels": {[k] * (k - 1) + [-100]}}}\n' for k in range(1, 6))
+    )
+    (tmp_path / "mix.toml").write_text(
+        f'tokfmt = 1\nto_eos = {EOS}\nseq_len = 8\npack = "bestfit"\nlabels = "same"\n[[source]]\npath = "c.jsonl"\n'
+    )
+    tokfmt.convert(tmp_path / "mix.toml", tmp_path / "p.parquet", to_eos=EOS)
+    documents = tokfmt.stats(tmp_path / "p.parquet").datasets[0]
+    samples = tokfmt.stats(tmp_path / "p.parquet", options={"view": "samples"}).datasets[0]
+    assert samples.padding.count == documents.padding.count > 0
+    assert samples.separators.count == documents.separators.count == 5
+
+
 def test_a_label_of_another_id_is_not_plain(tmp_path):
     """A label of the first token too; in a sample of its own nothing predicts that one."""
     pa = pytest.importorskip("pyarrow")

@@ -563,12 +563,10 @@ def figures_of(seen: Surveyed) -> Figures:
     padding_counts = stored.padding_counts() or PaddingCounts(None, 0)
     separator = seen.subject.source.separator.eos_id
     eos_id = separator if separator is not None else -1
-    made = padding_counts.separators - (stored.trimmed or 0)
+    made = padding_counts.separators + stats.padded.count(eos_id) - (stored.trimmed or 0)
     read_ids = stats.ids.without(eos_id, axis.separators(stats))
     pad_id = stored.info.pad_id if seen.subject.source.format.is_computed else None  # Its padding is in no file.
-    padding = 0 if pad_id is None else min(stats.padding, read_ids.count(pad_id))
-    read_ids = read_ids if pad_id is None else read_ids.without(pad_id, padding)
-    made += padding if pad_id == eos_id else 0
+    read_ids = read_ids if pad_id is None else read_ids.without(pad_id, stats.padded.count(pad_id))
     return Figures(
         read_ids=read_ids,
         ids=read_ids.scaled(weight),

@@ -63,6 +63,7 @@ class Stats:
     last: Counts = field(default_factory=Counts.empty)
     masked: int = 0  # positions that train no target
     padding: int = 0  # positions that the reader declares as padding
+    padded: Counts = field(default_factory=Counts.empty)  # the IDs there
     seen: Seen = field(default_factory=Seen.nothing)  # fingerprints; empty if duplicates are not counted
     loose: tuple[Loose, ...] = ()  # sequences to read later, in order
     spans: tuple[StreamSpan, ...] = ()  # regions of a stream, in order; no two of them touch
@@ -78,6 +79,7 @@ class Stats:
             last=self.last + other.last,
             masked=self.masked + other.masked,
             padding=self.padding + other.padding,
+            padded=self.padded + other.padded,
             seen=self.seen + other.seen,
             loose=tuple(sorted(self.loose + other.loose + between)),
             spans=spans,
@@ -115,15 +117,17 @@ class Tally:
         self._spans: list[StreamSpan] = []
         self._begun: dict[int, int] = {}
         self._masked = self._padding = 0
+        self._padded = Counter()
 
     def count(self, tokens: Tokens) -> None:
         """Count the IDs of a window; each token of the region is passed once."""
         self._ids.add(tokens)
 
-    def unused(self, masked: int, padding: int) -> None:
-        """Add positions that train no target, and positions that are padding."""
+    def unused(self, masked: int, padding: Tokens) -> None:
+        """Add positions that train no target, and the IDs at positions that are padding."""
         self._masked += masked
-        self._padding += padding
+        self._padding += len(padding)
+        self._padded.add(padding)
 
     def sequences(self, tokens: Tokens, starts: Offsets, stops: Offsets, base: int) -> None:
         """Add complete sequences of a window at position `base` of the axis, given indices in the window."""
@@ -179,6 +183,7 @@ class Tally:
             self._last.counts(),
             self._masked,
             self._padding,
+            self._padded.counts(),
             seen,
             tuple(sorted(self._loose)),
             tuple(self._spans),
@@ -243,7 +248,7 @@ class Indexed:
                     else:
                         opened = tokens[begin - a :].copy(), begin, end
                 self._add_sequences(tally, tokens, a, bounds)
-            self._count_unused(a, b, tally)
+            self._count_unused(a, tokens, tally)
 
     def _begun_before(self, position: int) -> int:
         """Return the number of sequences that begin before a position."""
@@ -270,13 +275,13 @@ class Indexed:
             remedy="--eos none reads the sequences as they are stored, with their last tokens",
         )
 
-    def _count_unused(self, start: int, stop: int, tally: Tally) -> None:
-        stored = self.stored
+    def _count_unused(self, start: int, tokens: Tokens, tally: Tally) -> None:
+        stored, stop = self.stored, start + len(tokens)
         if not is_masked(stored) and padding_of(stored, 0, 0) is None:
             return
         counted, padding = counted_of(stored, start, stop), padding_of(stored, start, stop)
         masked = 0 if counted is None else stop - start - int(np.count_nonzero(counted))
-        tally.unused(masked, 0 if padding is None else int(np.count_nonzero(padding)))
+        tally.unused(masked, tokens[:0] if padding is None else tokens[padding])
 
     @property
     def ending(self) -> int:
