@@ -17,7 +17,7 @@ Row = dict[str, Any]
 def row_of(name: str, names: Sequence[str], sieve: FilterChain, tally: Tally, quota: int | None, *, text: bool) -> Row:
     """Return the row of a source whose documents were drawn. A source of text has characters in its row."""
     rules = {
-        ".".join(sieve.rule(number)): {"documents": documents, "characters": chars}
+        ".".join(sieve.rule(number)): {"documents": documents, "characters": chars if text else None}
         for number, (documents, chars) in sorted(tally.rejected.items())
     }
     equal = {names[origin]: count for origin, count in sorted(tally.duplicates.items())}

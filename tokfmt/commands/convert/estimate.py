@@ -50,8 +50,8 @@ Write = Callable[[Request, Inputs, Destination, list[Loss], Workplace, Workers, 
 def estimated(request: Request, inputs: Inputs, axis: TokenReader | None, write: Write) -> Estimate | str:
     """Return an estimate, or why there is none. The axis has all sequences of token IDs; None for records."""
     if any(source.format.is_computed for source in inputs.sources):
-        text = any(text_recipe_of(source) is not None for source in inputs.sources)
-        return "the documents of a recipe of text are not known before it is read" if text else ""
+        known_later = "the documents that a recipe of text, or with filters or dedup, takes are known once it is read"
+        return known_later if any(text_recipe_of(source) is not None for source in inputs.sources) else ""
     trial = _of_records(inputs) if axis is None else _of_tokens(inputs, axis)
     if trial is None:
         return ""

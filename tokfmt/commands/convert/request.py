@@ -202,7 +202,7 @@ class Rejected(TypedDict):
     """What a rule of a filter left out."""
 
     documents: int
-    characters: int
+    characters: int | None
 
 
 class PreparedSource(TypedDict):
