@@ -31,7 +31,7 @@ from tokfmt.runs.epochs import MOST, Entries, EpochOrder, numbered, shuffled, st
 from tokfmt.runs.facts import RunFacts
 from tokfmt.runs.instances import Documents, Slices, stale_documents
 from tokfmt.runs.olmo import slices_of, undivided
-from tokfmt.runs.olmo_core_data import CONFIG, Files, Mixed, kind_of, length_of, mixture, sources
+from tokfmt.runs.olmo_core_data import CONFIG, Files, Mixed, kind_of, length_of, mixture, sources, unlike_mixture
 from tokfmt.runs.olmo_core_vsl import VslOrder
 from tokfmt.runs.order import Order, RunSource, repeats, unlike
 from tokfmt.wording import printable
@@ -100,6 +100,8 @@ class OlmoCoreOrder(EpochOrder):
         self.start(1, self.size // self.batch * self.batch, whole=self.batch, from_start=True)
         self.from_files = self._file(self.epoch_of_start) is not None
         self.facts = {"dataset": self.kind, "instances": self.data.count}
+        if self.kind == "mixture":
+            self.facts = {**self.facts, "mixture": "built again"}
         missing = next((epoch for epoch, _ in self._begins() if self._file(epoch) is None), None)
         if self.from_files and missing is not None:
             self.notes += (f"no file has the order from epoch {missing:,} on: it is built again",)
@@ -199,6 +201,8 @@ class OlmoCoreOrder(EpochOrder):
                 yield unlike(file.file.path, "the order is not the one of this seed and these sources")
         if isinstance(self.data, Mixed):
             yield from self._drawn_unlike(self.data)
+        if self.kind == "mixture" and deep:
+            yield from unlike_mixture(self.where, self.datasets, self.seq_len, self.keep)
         if isinstance(self.data, Documents) and deep:
             yield from stale_documents(self.data, self.datasets, self.given.eos_token_id)
 

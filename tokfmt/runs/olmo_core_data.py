@@ -4,6 +4,7 @@
     documents-by-instance-L-HASH.npy  uint64, the documents of instances in turn
     instance-offsets-L-HASH.npy       uint64[m, 2], the part of each instance in that list
     instance-indices-L-HASH.npy       padded: uint32[n, 2], where documents begin and end in a token file
+    mixture-instance-indices-L-HASH.npy   mixture: uint32[n, 2], parts of documents; the samples are not read from it
     bucketed-doc-indices-HASH.npy     vsl: uint32[n, 2], the same of parts of documents, whose lengths are powers of 2
 
 None has a header. HASH is the SHA-256 of the path as the configuration has it and the size of each token file, then of
@@ -15,22 +16,23 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core.findings import Finding
 from tokfmt.errors import FormatError, OptionError
-from tokfmt.files.file import names_in
+from tokfmt.files.file import matching, names_in
 from tokfmt.model.dataset import Dataset
-from tokfmt.runs.arrays import Numbers, Stored, stored_raw
+from tokfmt.runs.arrays import Numbers, Stored, searched, stored_raw
 from tokfmt.runs.epochs import MOST, shuffled, stated
 from tokfmt.runs.facts import RunFacts, SourceTree
 from tokfmt.runs.instances import Documents, Listed, Slices
 from tokfmt.runs.olmo import named_alone, token_files, tokens_of
-from tokfmt.runs.order import Pieces, RunSource
+from tokfmt.runs.order import Pieces, RunSource, unlike
 from tokfmt.wording import printable
 
 CONFIG = "config.json of a checkpoint of the run"
@@ -179,6 +181,29 @@ def mixture(facts: RunFacts, datasets: Sequence[Dataset], length: int, batch: in
     for _, k in by_rest[:missing]:
         counts[k] += 1
     return Slices([(k, np.zeros(1, np.int64), np.array([n])) for k, n in zip(files, counts, strict=True)], length)
+
+
+def unlike_mixture(
+    facts: RunFacts, datasets: Sequence[Dataset], length: int, keep: Callable[[Stored], Stored]
+) -> Iterator[Finding]:
+    """Compare the files that list the instances of a source mixture with the token files. The samples follow from the
+    ratios, so that these files are read by checks alone.
+    """
+    there = facts.cache / "dataset-common"
+    files = [keep(stored_raw(path, "<u4", 2)) for path in matching(there, f"mixture-instance-indices-{length}-*.npy")]
+    tokens = [one.axis.length for one in datasets]
+    for file in files:
+        for a, rows in searched(file):
+            size = rows[:, 1] - rows[:, 0]
+            wrong = np.flatnonzero((size < 1) | (size > length) | (rows[:, 1] > max(tokens)))
+            if len(wrong):
+                yield unlike(file.file.path, f"entry {a + int(wrong[0]):,} is not a part of a document")
+                break
+    counts = {len(file) for file in files}
+    for leaf, many in zip(facts.tree, tokens, strict=True):
+        is_whole = int((facts.given.requested_tokens or 0) * (leaf.table.ratio or 0)) >= many
+        if files and is_whole and many // length not in counts:
+            yield unlike(there, f"no file lists the {many // length:,} instances of {printable(leaf.table.paths[0])}")
 
 
 class Mixed:
