@@ -174,6 +174,7 @@ def changed(path, dtype="<u4", *, swap=None, put=None, cut=0):
         ("packed_truncate", "dataset-common/document-ind*", {"dtype": "<u8", "put": (1, 2**40)}, {"TF812"}),
         ("mixture", "dataset-common/mixture-*-ed0f*", {"put": (1, 2**20)}, {"TF815"}),
         ("mixture", "dataset-common/mixture-*-ed0f*", {"put": (2, 10**4)}, {"TF815"}),
+        ("mixture", "dataset-common/mixture-*-ed0f*", {"put": (0, 2397)}, {"TF815"}),
         ("mixture", "dataset-common/mixture-*-ed0f*", {"cut": 2}, {"TF815"}),
         ("mixture", "dataset-common/mixture-*-ed0f*", {"cut": 1}, {"TF812"}),
         ("vsl_natural", "dataset-*/vsl-*/global*epoch1*", {"swap": (3, 4)}, {"TF815"}),

@@ -193,17 +193,32 @@ def unlike_mixture(
     files = [keep(stored_raw(path, "<u4", 2)) for path in matching(there, f"mixture-instance-indices-{length}-*.npy")]
     tokens = [one.axis.length for one in datasets]
     for file in files:
-        for a, rows in searched(file):
+        of = [one for one in datasets if one.axis.length // length == len(file)]  # else of another run
+        for a, rows in searched(file) if of else ():
             size = rows[:, 1] - rows[:, 0]
-            wrong = np.flatnonzero((size < 1) | (size > length) | (rows[:, 1] > max(tokens)))
-            if len(wrong):
-                yield unlike(file.file.path, f"entry {a + int(wrong[0]):,} is not a part of a document")
+            wrong = (size < 1) | (size > length) | (rows[:, 1] > max(one.axis.length for one in of))
+            if facts.given.eos_token_id is not None:
+                wrong |= ~np.any([_are_parts(one, rows, length) for one in of], 0)
+            if wrong.any():
+                yield unlike(file.file.path, f"entry {a + int(np.argmax(wrong)):,} is not a part of a document")
                 break
     counts = {len(file) for file in files}
     for leaf, many in zip(facts.tree, tokens, strict=True):
         is_whole = int((facts.given.requested_tokens or 0) * (leaf.table.ratio or 0)) >= many
         if files and is_whole and many // length not in counts:
             yield unlike(there, f"no file lists the {many // length:,} instances of {printable(leaf.table.paths[0])}")
+
+
+def _are_parts(dataset: Dataset, rows: Numbers, length: int) -> NDArray[np.bool_]:
+    """Return which rows are documents with their separators, or a part of `length` tokens of one, or its last part."""
+    begins = dataset.spans.extents(0, dataset.spans.count)[0]
+    if not len(begins):
+        return np.zeros(len(rows), np.bool_)
+    at = np.searchsorted(begins, rows[:, 0], side="right") - 1
+    after = np.append(begins[1:], dataset.axis.length)[at]
+    ends = np.minimum(rows[:, 0] + length, after)
+    are_parts: NDArray[np.bool_] = ((rows[:, 0] - begins[at]) % length == 0) & (ends == rows[:, 1])
+    return are_parts
 
 
 class Mixed:
