@@ -61,13 +61,13 @@ def test_stage1(name):
     raw = np.concatenate([np.fromfile(file, "<i4") for file in files])
     ids = np.flatnonzero(raw != 50256)
     stream = min(len(raw), int(ids[-1]) + 2)  # the first separator behind the last document ends it
-    documents, separators = pieces(raw[:stream].tolist(), 50256), int((raw == 50256).sum())
+    documents = pieces(raw[:stream].tolist(), 50256)
     assert [one for one in documents if one] == expected("stage1")[name]
     found = measured(source)
     check(found, documents, eos=50256, stored=int((raw[:stream] == 50256).sum()))
     assert found["padding"]["count"] == len(raw) - stream
     rows = measured(source, options={"view": "samples", "seq_len": "8192"})
-    check(rows, raw.reshape(-1, 8192).tolist(), eos=50256, stored=separators)
+    check(rows, raw.reshape(-1, 8192).tolist(), eos=50256, stored=int((raw[:stream] == 50256).sum()))
     assert rows["layout"] == "samples"
 
 
