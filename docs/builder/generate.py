@@ -52,6 +52,7 @@ GUIDES = (
     "screens",
     "convert",
     "prepare",
+    "contamination",
     "train",
     "runs",
     "python",
