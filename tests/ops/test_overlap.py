@@ -110,6 +110,22 @@ def test_tasks_add_up_to_the_whole(corpora, tmp_path):
         tokfmt.overlap(sources, items, **how, finish=True, parts=tmp_path)
 
 
+@pytest.mark.parametrize(("name", "column"), [("counts", 0), ("open", 0), ("open", 2), ("examples", 0), ("examples", 1), ("examples", 4)])  # fmt: skip
+def test_a_part_that_numbers_what_is_not_there_is_refused(corpora, tmp_path, name, column):
+    home, items, _ = corpora
+    how = {"ngram": 5, "by": "tokens", "parts": tmp_path}
+    tokfmt.overlap(home / "c.pbin", items, **how, task=(0, 1))
+    (part,) = tmp_path.glob("*.npz")
+    with np.load(part) as file:
+        arrays = dict(file)
+    wrong = np.zeros((1, arrays[name].shape[1]), np.int64)
+    for value in (1 << 40, -1):
+        wrong[0, column] = value
+        np.savez(part, **{**arrays, name: wrong})
+        with pytest.raises(TokfmtError, match=part.name):
+            tokfmt.overlap(home / "c.pbin", items, **how, finish=True)
+
+
 def test_a_document_of_many_regions_is_one(tmp_path):
     """Documents of 0, 9 million and 30 tokens: n-grams over the borders of windows, regions and documents."""
     rng = np.random.default_rng(1)
@@ -377,6 +393,11 @@ def test_a_conversion_names_its_own_options_of_evals(tmp_path, monkeypatch, how,
         tokfmt.convert(corpus, tmp_path / "o.jsonl", without={"with": "c.jsonl", **how})
     assert said in str(caught.value)
     assert not re.search(r"--(field|by)\b", str(caught.value))
+
+
+def test_a_selection_that_is_no_table_of_evals_names_the_option(tmp_path):
+    with pytest.raises(OptionError, match="--select"):
+        tokfmt.convert(PACK, tmp_path / "o.jsonl", select="without:x")
 
 
 def test_a_recipe_of_text_names_its_key_of_the_fields_of_evals(tmp_path):

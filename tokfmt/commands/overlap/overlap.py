@@ -34,7 +34,7 @@ from tokfmt.core.losses import READS
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import Block, RecordReader
-from tokfmt.errors import FormatError, OptionError
+from tokfmt.errors import FormatError, OptionError, UnsafeError
 from tokfmt.files.file import matching, open_file, writing
 from tokfmt.files.journal import WHOLE, Task
 from tokfmt.files.listing import Listing
@@ -55,6 +55,7 @@ from tokfmt.text.filter_rules import OverlapRules
 from tokfmt.text.ngrams import NgramIndex
 
 _WORTH = 1 << 26  # bytes from which processes pay off
+_LARGEST = 1 << 32  # bytes of the sums of a task
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ def _overlap(request: OverlapRequest, progress: Progress, *, every_end: bool) ->
     key = _key(index, items, before, len(regions))
     task = task_of(request.task) if request.task is not None else None
     if request.finish:
-        _merge(request, totals, key)
+        _merge(request, totals, key, len(regions))
     else:
         _search_all(request, _Job(readers, how, index, groups), Share(task or WHOLE).of(regions), totals, progress)
     check_unchanged(before, files)
@@ -252,7 +253,7 @@ def _save(request: OverlapRequest, task: Task, totals: Totals, key: str) -> None
         staging.publish()
 
 
-def _merge(request: OverlapRequest, totals: Totals, key: str) -> None:
+def _merge(request: OverlapRequest, totals: Totals, key: str, regions: int) -> None:
     """Add the sums of all tasks."""
     home = place_of(request.parts or "")
     names = {match[0]: int(match[1]) for one in matching(home, "overlap-*.npz") if (match := _NAME.fullmatch(one.name))}
@@ -266,12 +267,15 @@ def _merge(request: OverlapRequest, totals: Totals, key: str) -> None:
             raise FormatError(home, f"lacks the part of task {task}", remedy=f"Run --task {task.index}/{task.count}")
         file = open_file(place)
         try:
-            with np.load(io.BytesIO(file.read(0, file.size)), allow_pickle=False) as arrays:
+            content = io.BytesIO(file.read(0, min(file.size, _LARGEST)))
+            if sum(one.file_size for one in zipfile.ZipFile(content).infolist()) > _LARGEST:
+                raise UnsafeError(place, "is too large for a part of tokfmt overlap", expected=f"{_LARGEST:,} bytes")
+            with np.load(content, allow_pickle=False) as arrays:
                 if str(arrays["key"]) != key:
                     remedy = "Give --finish the options of the tasks, or run the tasks again"
                     raise FormatError(place, "is of another search, or its sources have changed", remedy=remedy)
-                totals.merge(arrays)
-        except (ValueError, KeyError, zipfile.BadZipFile) as error:
+                totals.merge(arrays, regions)
+        except (ValueError, KeyError, MemoryError, zipfile.BadZipFile) as error:
             raise FormatError(place, f"is not a part of tokfmt overlap: {error}") from error
         finally:
             file.close()

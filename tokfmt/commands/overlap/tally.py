@@ -211,8 +211,21 @@ class Totals:
             "examples": self.examples,
         }
 
-    def merge(self, arrays: Mapping[str, NDArray[np.generic]]) -> None:
-        """Add the arrays of another sum."""
+    def merge(self, arrays: Mapping[str, NDArray[np.generic]], regions: int) -> None:
+        """Add the arrays of another sum, over some of so many regions.
+
+        Raises:
+            ValueError: They number items, regions or datasets that there are not.
+        """
+        groups = self._groups.items + len(self._groups.bounds) - 1
+        for name, columns in {
+            "counts": (regions, None),
+            "open": (len(self.of_corpora), None, groups),
+            "examples": (groups, regions, None, None, len(self.found)),
+        }.items():
+            for values, end in zip(arrays[name].T, columns, strict=True):
+                if len(values) and (values.min() < 0 or (end is not None and values.max() >= end)):
+                    raise ValueError(f"{name} are out of bounds")
         self.found |= np.unpackbits(arrays["found"].astype(np.uint8), count=len(self.found)).astype(np.bool_)
         for name in ("documents", "of_evals", "of_corpora"):
             getattr(self, name)[:] += arrays[name]
