@@ -200,8 +200,8 @@ def matchers_of(
         rules = replace(one, evals=tuple(place_named(recipe, str(path)) for path in one.evals))
         evals = open_evals(rules, tokenizer)
         how = comparison_of(rules.by, evals, tokenizer)
-        decoder = None if tokenizer is None else tokenizer.decoder(lenient=True)
-        found[one] = Matcher(index_of(rules, evals, how)[0], rules.by, decoder)
+        decoder = tokenizer.decoder(lenient=True) if tokenizer is not None and rules.by == "words" else None
+        found[one] = Matcher(index_of(rules, evals, how)[0], decoder)
     return found
 
 

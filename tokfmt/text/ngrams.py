@@ -203,8 +203,7 @@ class Matcher:
     """Find the documents that hold an n-gram of evals."""
 
     index: NgramIndex
-    by: str  # "words" or "tokens"
-    decoder: Decoder | None  # of token IDs to words
+    decoder: Decoder | None  # of token IDs to words; None compares the IDs
 
     def in_texts(self, texts: Sequence[str]) -> NDArray[np.bool_]:
         """Return for each text whether it does, by words."""
@@ -212,9 +211,8 @@ class Matcher:
 
     def in_ids(self, ids: Ragged) -> NDArray[np.bool_]:
         """Return for each sequence of token IDs whether it does."""
-        if self.by == "tokens":
+        if self.decoder is None:
             return np.bincount(self.index.in_ragged(ids).texts, minlength=len(ids)) > 0
-        assert self.decoder is not None
         return self.in_texts([self.decoder.decode(one) for one in ids])
 
 

@@ -87,8 +87,8 @@ def copy_lines(
     if not is_plain:
         lines: TokenReader = LineReader(copy, copied.records)
         request = replace(request, arrangement=_dealt(request.arrangement, readers, copied, workers, notes))
-        if query is not None and request.select is not None:
-            taken = selected_lines(request.select, lines, sources, copied.counts, notes, inputs.tokenizer, workers.jobs)
+        if query is not None:
+            taken = selected_lines(query, lines, sources, copied.counts, notes, inputs.tokenizer, workers.jobs)
             if (shares := request.arrangement.shares) is not None and shares.dealt is not None:
                 shares = replace(shares, dealt=shares.dealt[taken.is_taken])
                 request = replace(request, arrangement=replace(request.arrangement, shares=shares))

@@ -69,7 +69,10 @@ def query_of(selection: str | None) -> Query | OverlapRules | None:
     if selection is not None and selection.startswith(_WITHOUT):
         from tokfmt.text.filter_rules import OverlapRules
 
-        return OverlapRules.of(json.loads(selection.removeprefix(_WITHOUT)))
+        try:
+            return OverlapRules.of(json.loads(selection.removeprefix(_WITHOUT)))
+        except ValueError as error:
+            raise OptionError(f"--select {selection}: is no selection. --without EVAL leaves out overlap") from error
     return parse_query(selection) if selection is not None and is_query(selection) else None
 
 
@@ -143,7 +146,7 @@ def _overlapping(
 
 
 def selected_lines(
-    selection: str,
+    query: Query | OverlapRules,
     lines: TokenReader,
     sources: Sequence[Source],
     counts: Sequence[int],
@@ -154,10 +157,9 @@ def selected_lines(
     """Return the lines whose records a query finds. `counts` are the lines of each source."""
     from tokfmt.text.filter_rules import OverlapRules
 
-    query, is_taken, readers = query_of(selection), np.zeros(lines.info.sequences, np.bool_), records_of(sources)
+    is_taken, readers = np.zeros(lines.info.sequences, np.bool_), records_of(sources)
     if isinstance(query, OverlapRules):
         return _divided(lines, ~_overlapping(query, sources, [None] * len(sources), tokenizer, jobs, progress))
-    assert query is not None
     if isinstance(query, NumberQuery):
         for a, b in query.between(0, lines.info.sequences):
             is_taken[a:b] = True

@@ -30,6 +30,7 @@ from tokfmt.files.place import PlaceLike
 from tokfmt.files.replacing import begins_with
 from tokfmt.files.spool import staging_for
 from tokfmt.source.evals import Comparison
+from tokfmt.source.ingest import encoder_of
 from tokfmt.source.stored import Source
 from tokfmt.text.ngrams import NgramIndex
 from tokfmt.text.words import spans_of
@@ -113,15 +114,11 @@ def _document(shown: Shown, place: Example, content: str | list[int] | None) -> 
         first = max(start, start + at - _TOKENS)
         tokens, at = reader.tokens(first, min(stop, start + at + high - low + _TOKENS)), start + at - first
     else:
-        tokens = np.array(content, np.uint64) if isinstance(content, list) else _encoded(handle, str(content))
+        encoder = encoder_of(reader, handle)
+        tokens = np.array(content, np.uint64) if encoder is None else encoder.encode([str(content)]).tokens
     positions, grams = index.in_tokens(tokens)
     length = _length(index, low + begin, high, positions, grams, at)
     return (begin, length), _of_ids(tokens, at, length, handle)
-
-
-def _encoded(handle: TokenizerHandle | None, text: str) -> Tokens:
-    assert handle is not None
-    return handle.encoder().encode([text]).tokens
 
 
 def _parts(shown: Shown, item: int, text: str | list[int] | None, first: int, length: int) -> Parts:
