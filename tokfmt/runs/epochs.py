@@ -169,17 +169,16 @@ class EpochOrder(Order):
     def entries(self, epoch: int) -> Integers:
         """Return the entries of an epoch, in the order of steps: of the first one, those that the stretch has."""
 
-    def built(self, count: int, sizes: Sequence[Numbers], epoch: int, skipped: int = 0) -> Held:
-        """Return the table of an epoch of about `count` samples, which follows from the facts of the run and the sizes
-        of its files.
+    def built(
+        self, build: Callable[[int, int], Numbers], count: int, sizes: Sequence[Numbers], epoch: int, skipped: int = 0
+    ) -> Held:
+        """Return the table that `build` makes of an epoch of about `count` samples, of which some are skipped.
+
+        It follows from the facts of the run and the sizes of its files.
         """
         given = replace(self.given, samples=None, consumed=None, epoch=None, sample_in_epoch=None, pad_id=None)
         key = (repr(given), *(some.tolist() for some in sizes), epoch, skipped)
-        return kept(key, count, ["epoch"], lambda: iter([[self.build(epoch, skipped)]]))[0]
-
-    def build(self, epoch: int, skipped: int) -> Numbers:
-        """Return the entries of an epoch after some, if they are built again with `built`."""
-        raise NotImplementedError
+        return kept(key, count, ["epoch"], lambda: iter([[build(epoch, skipped)]]))[0]
 
     def _entries(self, epoch: int) -> Integers:
         held = self._epoch  # another thread may replace it

@@ -115,9 +115,9 @@ class LitDataOrder(EpochOrder):
     # Epochs
 
     def _built(self, epoch: int) -> Held:
-        return self.built(int(self.firsts[-1]), self.ends, epoch)
+        return self.built(self._build, int(self.firsts[-1]), self.ends, epoch)
 
-    def build(self, epoch: int, skipped: int) -> Numbers:  # noqa: ARG002 - none are skipped
+    def _build(self, epoch: int, skipped: int) -> Numbers:  # noqa: ARG002 - none are skipped
         folders = [self._dealt(k, epoch) for k in range(len(self.datasets))]
         streams = [self._mixed(ours) for ours in zip(*folders, strict=True)]  # of each worker, rank by rank
         ranks = [self._in_turn(streams[at : at + self.workers]) for at in range(0, len(streams), self.workers)]

@@ -136,9 +136,9 @@ class StreamingOrder(EpochOrder):
         return np.array(units, np.int64), np.concatenate(samples)
 
     def _built(self, epoch: int, skipped: int) -> Held:
-        return self.built(int(self.chosen.sum()), self.shards, epoch, skipped)
+        return self.built(self._build, int(self.chosen.sum()), self.shards, epoch, skipped)
 
-    def build(self, epoch: int, skipped: int) -> Numbers:
+    def _build(self, epoch: int, skipped: int) -> Numbers:
         given = self.given
         nodes, workers = given.nodes, given.num_workers or 1
         ranks, batch = self.world_size // nodes, self.batch // self.world_size
