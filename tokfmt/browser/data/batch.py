@@ -10,9 +10,9 @@ from tokfmt.base.options import parse_count
 from tokfmt.browser.data.layout import TokenStyle
 from tokfmt.browser.data.opening import recipe_of, run_of, samples_of
 from tokfmt.browser.data.parts import RowParts, SamplePart, parts_of
-from tokfmt.browser.data.rows import Damage, RowSource, View, fetched
-from tokfmt.browser.data.session import Session, Sizes, has_parts
-from tokfmt.core.reader import Layout
+from tokfmt.browser.data.rows import Damage, View, fetched
+from tokfmt.browser.data.session import Session, Sizes
+from tokfmt.core.reader import Layout, TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import OptionError
 from tokfmt.wording import counted, percent, visible
@@ -51,15 +51,11 @@ class Batch:
 
 def samples_view(session: Session) -> View | None:
     """Return the view of samples of a dataset; None if its rows are documents, which no batch is made of."""
-    views = sorted([session.view, *session.opened.views], key=lambda view: view.name != "samples")
-    return next((view for view in views if _is_of_samples(view.port)), None)
+    return next((view for view in session.opened.views if _is_of_samples(view.port.reader)), None)
 
 
-def _is_of_samples(port: RowSource) -> bool:
-    reader = port.reader
-    if isinstance(reader, RecordReader):
-        return has_parts(port)
-    return reader.info.layout is Layout.SAMPLES or (has_parts(port) and recipe_of(reader) is None)
+def _is_of_samples(reader: TokenReader | RecordReader) -> bool:
+    return not isinstance(reader, RecordReader) and reader.info.layout is Layout.SAMPLES
 
 
 def parse_sizes(words: str) -> Sizes:
@@ -79,7 +75,7 @@ def batch_of(view: View, step: int, sizes: Sizes) -> Batch:
         OptionError: The step is beyond the last one.
     """
     reader, count = view.port.reader, view.port.count
-    run = None if isinstance(reader, RecordReader) else run_of(reader)
+    run = run_of(reader)
     if run is not None and run.order.batches.is_known:
         rows = [BatchRow(sample - run.order.first, sample, rank) for sample, rank in run.taken(step, None)]
         return Batch(step, None, None, len({one.rank for one in rows}), rows)
@@ -87,7 +83,7 @@ def batch_of(view: View, step: int, sizes: Sizes) -> Batch:
     if not 0 <= step < steps:
         there = f"step {steps - 1:,}: {counted(count, 'sample')}"
         raise OptionError(f"step {step:,} is beyond the last whole batch, {there}")
-    recipe = None if isinstance(reader, RecordReader) else recipe_of(reader)
+    recipe = recipe_of(reader)
     samples = None if recipe is None else samples_of(recipe)
     if samples is not None and count >= sizes.batch:
         shares = [samples.where_at(step, sizes.batch, rank, sizes.ranks) for rank in range(sizes.ranks)]
@@ -101,7 +97,7 @@ def batch_of(view: View, step: int, sizes: Sizes) -> Batch:
 def step_of(view: View, row: int, sizes: Sizes) -> int:
     """Return the step that has a row, or the last whole one."""
     reader = view.port.reader
-    run = None if isinstance(reader, RecordReader) else run_of(reader)
+    run = run_of(reader)
     if run is not None and run.order.batches.is_known:
         step: int = run.order.batches.step_of(run.order.first + row)
         return step
@@ -130,7 +126,7 @@ def text_of(view: View, style: TokenStyle, row: int, part: SamplePart) -> str:
 def planned_of(view: View) -> dict[str, str]:
     """Return the share that a run asks for of each source, in words; {} of another dataset."""
     reader = view.port.reader
-    run = None if isinstance(reader, RecordReader) else run_of(reader)
+    run = run_of(reader)
     sources = () if run is None else run.order.sources
     total = sum(source.weight or 0 for source in sources)
     return {one.name: percent((one.weight or 0) / total) for one in sources} if total else {}
@@ -141,8 +137,7 @@ def attention_words(view: View, parts: RowParts | None) -> str:
     if parts is None or len(parts.parts) < 2:
         return "one document"
     reader = view.port.reader
-    if isinstance(reader, RecordReader):
-        return "attention crosses documents"
-    if recipe_of(reader) is not None or run_of(reader) is not None:
+    is_made = recipe_of(reader) is not None or run_of(reader) is not None  # where documents begin is known, not stored
+    if is_made or isinstance(reader, RecordReader) or not reader.has_begins:
         return "attention crosses documents unless masked"
-    return "documents are marked: attention can stop at them" if reader.has_begins else "attention crosses documents"
+    return "documents are marked: attention can stop at them"
