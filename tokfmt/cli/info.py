@@ -124,10 +124,11 @@ def _print_fleet(found: Fleet, below: str) -> None:
     }
     rows += [{**dict.fromkeys(_COLUMNS, _DASH), "format": "not readable*"} for _ in found.errors]
     rows.append({name: sums.get(name, "") for name in _COLUMNS})
-    unread = f", without {len(found.errors):,} that cannot be read" if found.errors else ""
+    aside = ["recipes and runs aside"] if total.datasets < len(found.datasets) else []
+    aside += [f"without {len(found.errors):,} that cannot be read"] if found.errors else []
     paths = [*(one.path for one in found.datasets), *(one.path for one in found.errors)]
     names = [path.removeprefix(below) for path in paths]
-    names.append(f"total of {counted(total.datasets, 'dataset')}{unread}")
+    names.append(", ".join([f"total of {counted(total.datasets, 'dataset')}", *aside]))
     columns = [name for name in _COLUMNS if any(cells[name] not in ("", _DASH) for cells in rows)]
     console, is_terminal = terminal(), sys.stdout.isatty()
     for name in _DROPPED if is_terminal else ():
