@@ -473,7 +473,7 @@ def overlap(
         allow_loss: Names of the losses in reading that you accept, one or several.
         list: File of JSON Lines that receives items beside documents (default: none is written). It replaces only an
             older list.
-        expect: Limits, such as "max_share=0.01", one or several. `report.unmet` lists those that do not hold.
+        expect: Expectations, such as "max_share < 1%", one or several. `report.unmet` lists those that do not hold.
         task: (i, n): search only share i of n, and write its sums to `parts`.
         finish: Add the sums of all tasks instead of searching.
         parts: Directory for the sums of tasks.
@@ -504,7 +504,7 @@ def overlap(
                 SourceRequest.of(paths, format, eos, options, text_field, split, allow_loss, bos=bos),
                 OverlapRules.of(table, "overlap"),
                 tokenizer=tokenizer,
-                limits=[expect] if isinstance(expect, str) else [*expect],
+                expected=[expect] if isinstance(expect, str) else [*expect],
                 listed=None if list is None else os.fspath(list),
                 jobs=count("jobs", jobs),
                 task=task,

@@ -84,7 +84,7 @@ LINES = {
     "overlap": "overlap sample/corpus.jsonl --with sample/more.jsonl --ngram 20",
     "overlap of tokens json": "overlap corpus.pbin --with short.pbin --by tokens --ngram 200 --json",
     "overlap, a field that lacks": "overlap sample/corpus.jsonl --with sample/more.jsonl --field question",
-    "overlap, expectations": "overlap corpus.pbin --with sample/more.jsonl --expect max_share=1% --quiet",
+    "overlap, expectations": "overlap corpus.pbin --with sample/more.jsonl --expect 'max_share < 1%' --quiet",
     "recipe": "recipe corpus.pbin short.pbin --seq-len 128",
     "recipe explained": "recipe web=corpus.pbin:0.7 books=short.pbin:0.3 --seq-len 128 --shuffle samples --explain",
     "convert, dry run": "convert corpus.pbin out.zarr --dry-run",

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _ROWS = 10
 _EPILOG = examples(
     "tokfmt overlap corpus.jsonl --with more.jsonl --field text --ngram 8",
-    "tokfmt overlap pack.pbin --with more.jsonl --tokenizer tokenizer --list hits.jsonl --expect max_share=1",
+    "tokfmt overlap pack.pbin --with more.jsonl --tokenizer tokenizer --list hits.jsonl --expect 'max_share < 1'",
     "tokfmt overlap pack.pbin --with more.jsonl --by tokens --tokenizer tokenizer",
 )
 
@@ -58,8 +58,8 @@ _EPILOG = examples(
     "--expect",
     "expected",
     multiple=True,
-    metavar="KEY=LIMIT",
-    help="Limit of max_share, max_longest, hit_items or hit_documents, else the exit code is 1; repeatable.",
+    metavar="'KEY OP VALUE'",
+    help="Condition on max_share, max_longest, hit_items or hit_documents, else the exit code is 1; repeatable.",
 )
 @workers()
 @running(

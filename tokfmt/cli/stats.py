@@ -29,8 +29,9 @@ Problem = tuple[str, str, str]
 """The path, the message, and the beginning of the line on stderr."""
 
 if TYPE_CHECKING:
+    from tokfmt.commands.expectations import Expectation
     from tokfmt.commands.stats import StatsReport, StatsRequest
-    from tokfmt.commands.stats.report import Expectation, Unmet
+    from tokfmt.commands.stats.report import Unmet
     from tokfmt.files.publisher import Publisher
 
 _EPILOG = examples(

@@ -26,7 +26,7 @@ from tokfmt.commands.overlap.report import (
     HitPlace,
     ItemOverlap,
     OverlapReport,
-    parse_limit,
+    parse_expectation,
     unmet,
 )
 from tokfmt.commands.overlap.tally import Groups, Part, Totals, examples_of, groups_of, runs_of, tallied
@@ -65,7 +65,7 @@ class OverlapRequest:
     source: SourceRequest  # paths, each a dataset
     rules: OverlapRules
     tokenizer: str | None = None
-    limits: Sequence[str] = ()  # expectations
+    expected: Sequence[str] = ()
     listed: PlaceLike | None = None  # receives the examples
     jobs: int | None = None
     executor: str = "auto"
@@ -90,13 +90,13 @@ class _Region(NamedTuple):
 
 def overlap(request: OverlapRequest, progress: Progress | None = None) -> OverlapReport:
     """Find the n-grams of evals in datasets."""
-    watched, limits = progress or Progress(), [parse_limit(text) for text in request.limits]
+    watched, expectations = progress or Progress(), [parse_expectation(text) for text in request.expected]
     if (request.task is not None or request.finish) and request.parts is None:
         raise OptionError("--task and --finish need --parts DIR, the directory for the sums of all tasks")
-    if request.task is not None and (request.listed is not None or limits):
+    if request.task is not None and (request.listed is not None or expectations):
         raise OptionError("--list and --expect need the sums of all tasks. Give them to --finish")
     report = presuming(lambda *, every_end: _overlap(request, watched, every_end=every_end), watched.note)
-    return replace(report, unmet=unmet(report, limits))
+    return replace(report, unmet=unmet(report, expectations))
 
 
 def _overlap(request: OverlapRequest, progress: Progress, *, every_end: bool) -> OverlapReport:

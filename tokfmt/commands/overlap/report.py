@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tokfmt.errors import OptionError
-
-_KEYS = ("max_share", "max_longest", "hit_items", "hit_documents")
+from tokfmt.base.plain import plain
+from tokfmt.commands.expectations import Expectation, expectation, kinds_of, value_at, worded
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,20 +118,15 @@ class OverlapReport:
     unmet: Sequence[str] = ()
 
 
-def parse_limit(text: str) -> tuple[str, float]:
-    """Return the key and the limit of an expectation such as `max_share=0.01`, `max_share <= 1%` or `hit_items=0`."""
-    key, sign, value = text.replace("<=", "=").replace("-", "_").partition("=")
-    try:
-        number = float(value.strip().removesuffix("%")) / (100 if value.strip().endswith("%") else 1)
-    except ValueError:
-        sign, number = "", 0.0
-    if not sign or key.strip() not in _KEYS:
-        keys = ", ".join(_KEYS)
-        raise OptionError(f"--expect {text!r}: expected KEY=LIMIT such as max_share=0.01. KEY is one of {keys}")
-    return key.strip(), number
+def parse_expectation(text: str) -> Expectation:
+    """Parse an expectation of `tokfmt overlap`, such as `max_share < 1%` or `hit_items == 0`."""
+    return expectation(text, kinds_of(OverlapReport), "tokfmt overlap")
 
 
-def unmet(report: OverlapReport, limits: Iterable[tuple[str, float]]) -> list[str]:
+def unmet(report: OverlapReport, expectations: Iterable[Expectation]) -> list[str]:
     """Return the expectations that do not hold."""
-    found = [(key, limit, getattr(report, key)) for key, limit in limits]
-    return [f"expected {key} <= {limit:g}, found {value:.4g}" for key, limit, value in found if value > limit]
+    document = plain(report)
+    values = [(expected, value_at(document, expected.key)) for expected in expectations]
+    return [
+        f"expected {expected.text}, found {worded(value)}" for expected, value in values if not expected.holds(value)
+    ]

@@ -7,19 +7,14 @@ use the dotted keys of that document, such as `tokens` and `duplicates.share`.
 from __future__ import annotations
 
 import json
-import math
-import operator
 import os
-import re
-import types
-import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from tokfmt.base.options import nearest, parse_count
 from tokfmt.base.plain import plain
+from tokfmt.commands.expectations import Expectation, Scalar, expectation, kinds_of, value_at, worded
 from tokfmt.errors import CorruptError, OptionError, TokfmtError, UnsafeError
 from tokfmt.files.file import File
 from tokfmt.mix import TreeRow
@@ -470,94 +465,10 @@ class StatsReport:
         return {**heading, **plain(SeveralStatistics(self.datasets, self.total, errors))}
 
 
-Scalar = int | float | str | bool | None
-
-
 @cache
 def known_keys() -> tuple[str, ...]:
     """Return every key that holds a single value, such as `tokens` and `duplicates.share`."""
-    return tuple(_kinds())
-
-
-@cache
-def _kinds() -> dict[str, type]:
-    """Return the type of the value at each key: int, float, str or bool."""
-    return dict(_keys(Statistics, ""))
-
-
-def _keys(kind: type, prefix: str) -> Iterator[tuple[str, type]]:
-    hints = typing.get_type_hints(kind)
-    for field_ in fields(kind):
-        hint = hints[field_.name]
-        if isinstance(hint, types.UnionType):
-            hint = next(part for part in typing.get_args(hint) if part is not types.NoneType)
-        if is_dataclass(hint) and isinstance(hint, type):
-            yield from _keys(hint, f"{prefix}{field_.name}.")
-        elif hint in (int, float, str, bool):
-            yield prefix + field_.name, hint
-
-
-def checked_key(key: str) -> str:
-    """Return a key that exists."""
-    if key not in known_keys():
-        near = nearest(key.replace("largest", "max"), known_keys()) or next(
-            (one for one in known_keys() if one.startswith(f"{key}.")), None
-        )
-        raise OptionError(f"tokfmt stats has no value {key!r}", name=key, nearest=near)
-    return key
-
-
-def value_at(document: Mapping[str, Any], key: str) -> Scalar:
-    """Return the value at a dotted key; None if it, or an object around it, is null or missing."""
-    value: Any = document
-    for part in key.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value if isinstance(value, (int, float, str, bool)) else None
-
-
-def worded(value: Scalar) -> str:
-    """Return a value in words, for messages."""
-    if value is None:
-        return "unknown"
-    if isinstance(value, (bool, str)):
-        return str(value).lower() if isinstance(value, bool) else value
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
-
-
-_SHAPE = re.compile(r"\s*([\w.-]+?)\s*(<=|>=|==|!=|=|<|>)\s*([^\s<>=!].*?)\s*", re.DOTALL)
-_GRAMMAR = (
-    "Write KEY OP VALUE; OP is one of <, <=, >, >=, ==, !=, as in 'tokens >= 1e6', 'duplicates.share < 1%' or "
-    "'dtype == uint16'"
-)
-_COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "==": operator.eq,
-    "!=": operator.ne,
-}
-_WORDS: Mapping[str, Scalar] = {"true": True, "false": False, "null": None, "none": None}
-_TOTAL = "total."
-
-
-@dataclass(frozen=True, slots=True)
-class Expectation:
-    """An expectation of `--expect`."""
-
-    key: str  # the dotted key of a value
-    sign: str  # "<", "<=", ">", ">=", "==" or "!="
-    value: Scalar  # the value to compare with
-    total: bool = False  # True if the expectation is for the total, False if it is for each dataset
-    text: str = ""  # the expectation as given
-
-    def holds(self, value: Scalar) -> bool:
-        """Return True if a value is as expected. An unknown value equals null only."""
-        if self.sign in ("==", "!="):
-            return bool(_COMPARE[self.sign](value, self.value))
-        if not isinstance(value, (int, float)) or not isinstance(self.value, (int, float)):
-            return False
-        return _COMPARE[self.sign](value, self.value)
+    return tuple(kinds_of(Statistics))
 
 
 @dataclass(frozen=True, slots=True)
@@ -576,74 +487,40 @@ class Unmet:
 
 
 _OF_ENDS = ("first_id", "last_id")
+_TOTAL = "total."
 _SHORT = {"vocabulary_used": "ids.coverage"}
 """Short names of keys."""
 
 
 def parse_expectation(text: str) -> Expectation:
-    """Parse `KEY OP VALUE`, such as `tokens >= 1e6`, `duplicates.share < 1%`, `dtype == uint16`, `total.tokens >
-    10M`.
-    """
-    match = _SHAPE.fullmatch(text)
-    if match is None:
-        raise OptionError(f"--expect {text!r} is not an expectation. {_GRAMMAR}", name=text)
-    name, sign, value = match.groups()
-    total = name.startswith(_TOTAL)
-    written = name.removeprefix(_TOTAL).replace("-", "_")
-    key = checked_key(_SHORT.get(written, written))
-    sign = "==" if sign == "=" else sign
-    parsed, problem = _value(value, _kinds()[key], of_bytes="bytes" in key.split("."))
-    if not problem and sign not in ("==", "!=") and (isinstance(parsed, (str, bool)) or parsed is None):
-        problem = f"{sign} compares numbers (found {worded(parsed) if parsed is not None else 'null'})"
-    if problem:
-        raise OptionError(f"--expect {text!r}: {problem}. {_GRAMMAR}", name=text)
-    return Expectation(key, sign, parsed, total, " ".join(text.split()))
-
-
-def _value(text: str, kind: type, *, of_bytes: bool) -> tuple[Scalar, str]:
-    """Return a value of the given type, or None for null; and the problem with the text, "" without one."""
-    plain = text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
-    word = _WORDS.get(plain.lower(), plain)
-    if word is None or (isinstance(word, bool) and kind is bool):
-        return word, ""
-    if kind is str:
-        return plain, ""
-    if kind is bool:
-        return None, f"{plain!r} is neither true nor false"
-    try:
-        return parse_count(plain, of_bytes=of_bytes), ""
-    except OptionError:
-        pass
-    try:
-        value = float(plain.removesuffix("%").replace("_", "").replace(",", ""))
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        return None, f"{plain!r} is not a number"
-    return value / 100 if plain.endswith("%") else value, ""
+    """Parse `KEY OP VALUE`, such as `duplicates.share < 1%` of each dataset, or `total.tokens > 10M` of all."""
+    kinds = {**kinds_of(Statistics), **dict.fromkeys(_SHORT, float)}
+    return expectation(text, {**kinds, **{f"{_TOTAL}{key}": kind for key, kind in kinds.items()}}, "tokfmt stats")
 
 
 def unmet(report: StatsReport, expectations: Iterable[Expectation]) -> list[Unmet]:
     """Return the expectations that do not hold, in order."""
     misses = []
     for expected in expectations:
-        if expected.total and report.total is None and report.several:
+        is_total, key = expected.key.startswith(_TOTAL), expected.key.removeprefix(_TOTAL)
+        key = _SHORT.get(key, key)
+        if is_total and report.total is None and report.several:
             failed = report.failures[0].path
             misses.append(Unmet("total", f"expected {expected.text}, but {failed} could not be read", expected))
             continue
-        asked = [report.total or report.datasets[0]] if expected.total else report.datasets
+        asked = [report.total or report.datasets[0]] if is_total else report.datasets
         for statistics in asked:
-            value = value_at(statistics.as_json(), expected.key)
+            value = value_at(statistics.as_json(), key)
             if not expected.holds(value):
-                why = _why(statistics.as_json(), expected)
-                found = "several" if value is None and why and expected.key in _OF_ENDS else worded(value)
+                why = _why(statistics.as_json(), key)
+                found = "several" if value is None and why and key in _OF_ENDS else worded(value)
                 misses.append(Unmet(statistics.path, f"expected {expected.text}, found {found}{why}", expected))
     return misses
 
 
-def _why(document: Mapping[str, Any], expected: Expectation) -> str:
-    if value_at(document, expected.key) is None:
-        parent = expected.key.partition(".")[0]
+def _why(document: Mapping[str, Any], expected: str) -> str:
+    if value_at(document, expected) is None:
+        parent = expected.partition(".")[0]
         hints = {
             "duplicates": "not counted, or not in a sample",
             "packing": "--seq-len asks for it",
@@ -652,11 +529,11 @@ def _why(document: Mapping[str, Any], expected: Expectation) -> str:
         for end, key in (("begin", "first"), ("end", "last")):
             if (ends := document.get(f"{key}_tokens")) and ends["commonest"] is not None:
                 hints[f"{key}_id"] = f"{100 * ends['share']:.4g} % of the sequences {end} with {ends['commonest']}"
-        if expected.key == "ids.coverage":
+        if expected == "ids.coverage":
             hints["ids"] = "--tokenizer or --vocab-size states the vocabulary"
         return f" ({hints[parent]})" if parent in hints else ""
     exact = (document.get("sampled") or {}).get("exact", ())
-    return " (estimated from a sample)" if document.get("estimated") and expected.key not in exact else ""
+    return " (estimated from a sample)" if document.get("estimated") and expected not in exact else ""
 
 
 _LARGEST = 1 << 28
