@@ -19,6 +19,7 @@ from tokfmt.commands.search.query import (
     EndQuery,
     Hit,
     LengthQuery,
+    NotQuery,
     NumberQuery,
     SameQuery,
     Search,
@@ -122,6 +123,9 @@ def test_equal_sequences_and_sequences_by_number(sequences, backwards, data):
         (f"same:{words}", lambda i, s: s in contents),
         (f"seq:{words}", lambda i, s: i in numbers),
         (f"seq:{min(numbers)}:{n + 9}", lambda i, s: i >= min(numbers)),
+        (f"not same:{words}", lambda i, s: s not in contents),
+        (f"not seq:{words}", lambda i, s: i not in numbers),
+        (f"not token:{min(numbers)}", lambda i, s: min(numbers) not in s),
     ):
         all_hits = [Hit(i, at, at + len(s)) for i, at, s in bounds(sequences) if holds(i, s)]
         wanted = expected(all_hits, first, last, each=True, backwards=backwards)
@@ -325,6 +329,11 @@ def test_reads_no_more_than_it_must():
         ("last:5", EndQuery((5,), is_last=True)),
         ("same:9,3,9", SameQuery((3, 9))),
         ("seq:3, 17,20:30,4", NumberQuery(((3, 5), (17, 18), (20, 30)))),
+        ("not len>7", NotQuery(LengthQuery(8, None))),
+        (" NOT  not token:5", TokenQuery((5,))),
+        ("not 5", NumberQuery(((0, 5), (6, LARGEST)))),
+        ("not 0,7", NumberQuery(((1, 7), (8, LARGEST)))),
+        ("not 0:10", NumberQuery(((10, LARGEST),))),
     ],
 )
 def test_queries(text, query):
@@ -368,6 +377,9 @@ def test_text_queries():
         ("sequence:3", "Did you mean seq?"),
         ("ids:3", "Did you mean any?"),
         ("foo", "is not a query"),
+        ("not", "expected numbers"),
+        ("not foo", "is not a query"),
+        ("not -3:", "expected numbers"),
     ],
 )
 def test_invalid_queries_are_refused(text, said):
@@ -475,6 +487,9 @@ def test_records_of_text(tmp_path_factory, lines, each, backwards, data):
         "len>3": lambda i, t: len(t) > 3,
         "same:0": lambda i, t: t == lines[0],
         "seq:0,2:4": lambda i, t: i in (0, 2, 3),
+        "not text:a.": lambda i, t: re.search("a.", t) is None,
+        "not len>3": lambda i, t: len(t) <= 3,
+        "not 0,2:4": lambda i, t: i not in (0, 2, 3),
     }
     for query in ("text:ä", "text:a.", *whole):
         if query in whole:
@@ -484,7 +499,7 @@ def test_records_of_text(tmp_path_factory, lines, each, backwards, data):
         search = Search(each=each, backwards=backwards)
         found = list(find_records(reader, parse_query(query), search, first=first, last=last))
         assert found == expected(hits, first, last, each=each, backwards=backwards)
-    for words, why in (("token:1", "--tokenizer"), ("any:1", "--tokenizer"), (f"same:{len(lines)}", "there are")):
+    for words, why in (("token:1", "--tokenizer"), ("not any:1", "--tokenizer"), (f"same:{len(lines)}", "there are")):
         with pytest.raises(OptionError, match=why):
             list(find_records(reader, parse_query(words), Search()))
     reader.close()

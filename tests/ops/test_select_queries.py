@@ -26,6 +26,12 @@ QUERIES = {
     "last:1": lambda i, ids, all_: ids[-1] == 1,
     "same:0": lambda i, ids, all_: ids == all_[0],
     "0,2:4,99": lambda i, ids, all_: i in (0, 2, 3),
+    "not 1<len<4": lambda i, ids, all_: not 1 < len(ids) < 4,
+    "not token:2,3": lambda i, ids, all_: (2, 3) not in zip(ids, ids[1:], strict=False),
+    "not last:1": lambda i, ids, all_: ids[-1] != 1,
+    "not same:0": lambda i, ids, all_: ids != all_[0],
+    "not 0,2:4,99": lambda i, ids, all_: i not in (0, 2, 3),
+    "not 1:3": lambda i, ids, all_: i not in (1, 2),
 }
 
 
@@ -48,7 +54,7 @@ def test_a_query_takes_what_it_says_of_all_sources(first, second, query, is_line
         written(home / "a.jsonl", first)
         written(home / "b.jsonl", second)
         sources = [home / "a.jsonl", home / "b.jsonl"]
-        if not is_lines or query.startswith("same"):  # lines are compared within one file
+        if not is_lines or "same" in query:  # lines are compared within one file
             tokfmt.convert(sources, home / "joined_document.bin", to_eos=9)
             sources = [home / "joined_document.bin"]
         out, rest = home / "out.jsonl", home / "rest.jsonl"
@@ -62,7 +68,7 @@ def test_a_query_takes_what_it_says_of_all_sources(first, second, query, is_line
 def test_lines_are_copied_as_they_are_and_the_others_are_listed_so(tmp_path):
     lines = [json.dumps({"text": f"{word} {i}", "id": i}) for i, word in enumerate(["cat", "dog", "cat", "bird"])]
     (tmp_path / "a.jsonl").write_text("\n".join(lines) + "\n")
-    run("convert", "a.jsonl", "b.jsonl", "--select", "text:c.t", "--rejects", "c.jsonl", cwd=tmp_path, check=0)
+    run("convert", "a.jsonl", "b.jsonl", "--select", "not text:b|d", "--rejects", "c.jsonl", cwd=tmp_path, check=0)
     assert (tmp_path / "b.jsonl").read_text().splitlines() == [lines[0], lines[2]]
     assert (tmp_path / "c.jsonl").read_text().splitlines() == [lines[1], lines[3]]
 
@@ -81,7 +87,8 @@ def test_splits_and_a_shuffle_deal_out_what_was_taken(tmp_path):
 def test_texts_are_found_by_their_words_when_they_are_encoded_and_when_they_were(tmp_path):
     texts = ["a cat sat", "the dog", "a cat again", "bird"]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-    found = [PLAIN.encode(text, add_special_tokens=False).ids for text in texts if "cat" in text]
+    coded = {text: PLAIN.encode(text, add_special_tokens=False).ids for text in texts}
+    found = [ids for text, ids in coded.items() if "cat" in text]
     tokfmt.convert(
         tmp_path / "a.jsonl",
         tmp_path / "b.jsonl",
@@ -92,6 +99,9 @@ def test_texts_are_found_by_their_words_when_they_are_encoded_and_when_they_were
     tokfmt.convert(tmp_path / "a.jsonl", tmp_path / "all.pbin", tokenizer=str(TOKENIZER))
     tokfmt.convert(tmp_path / "all.pbin", tmp_path / "c.jsonl", select="text:cat")
     assert ids_of(tmp_path / "c.jsonl") == found
+    tokfmt.convert(tmp_path / "all.pbin", tmp_path / "d.jsonl", select="not text:c.t")
+    assert ids_of(tmp_path / "d.jsonl") == [ids for text, ids in coded.items() if "cat" not in text]
+    assert [one.index for one in tokfmt.show(tmp_path / "all.pbin", "not text:c.t").shown] == [1, 3]
 
 
 def test_numbers_of_python_are_a_selection(tmp_path):

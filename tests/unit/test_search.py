@@ -82,14 +82,18 @@ def test_parsing_of_searches():
     assert meaning("2024", ids) == "the token 2024"
     for words in ("464", "any:5", "first:5", "last:5"):
         assert amount(ids, parse_search(words, ids)) == (ids.reader.info.tokens, "tokens")
-    for words in ("len>5", "same:3", "seq:3", "padding>0", "masked>0"):
+    assert parse_search("not text:2024", both).negated.literal == "2024"
+    assert meaning("not token:2024", ids) == "not the token 2024"
+    for words in ("len>5", "not token:464", "same:3", "seq:3", "padding>0", "masked>0"):
         assert amount(ids, parse_search(words, ids)) == (42, "rows")
-    for plain in ("the end", "464", "a: b", "length"):
+    for plain in ("the end", "not the end", "464", "a: b", "length"):
         assert isinstance(parse_search(plain, text), TextQuery)
     for words, scope in (
         ("the end", ids),
         ("text:x", ids),
         ("token:5", text),
+        ("not token:5", text),
+        ("not text:x", ids),
         ("", ids),
         ("text:(", text),
         ("5<len<3", ids),

@@ -90,7 +90,7 @@ _OFTEN = ("--eos", "--split", "--text-field", "--recursive", "--allow-loss", "--
     help="Library that encodes text; both give the same IDs (default: auto).",
 )
 @click.option("--seq-len", type=Count(1), metavar="N", help="Tokens per sample, for formats with samples.")
-@click.option("--select", metavar="SEL", help="Only these: 0:140, 3,17, len>=50, text:words.")
+@click.option("--select", metavar="SEL", help="Only these: 0:140, 3,17, len>=50, not text:words.")
 @click.option("--without", multiple=True, type=PLACE, metavar="EVAL", help="Leave out what overlaps with an eval.")
 @rare("--without-opt", multiple=True, metavar="KEY=VALUE", help="Option of --without: ngram=8, by=tokens, field=a,b.")
 @click.option("--shuffle", type=Count(maximum=None), metavar="SEED", help="Shuffle all sequences by a seed.")

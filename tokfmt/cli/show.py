@@ -91,7 +91,7 @@ def command(path: str, selection: str | None, **given: Any) -> None:
     SEL selects sequences (default: the first five). It is a number (5, -1), a range (0:10, -3:), random:5, or a search:
     token:464, token:464,3290 (consecutive IDs), any:464,3290 (any of several IDs), first:464, last:0, id>=50257,
     text:'regex' (in the decoded text), len>4096, len==0, 10<len<20, dup (the first of each group of equal sequences),
-    same:17 (equal to sequence 17), or seq:3,17,20:30.
+    same:17 (equal to sequence 17), or seq:3,17,20:30. With not before it, it selects the others: not text:'regex'.
 
     A search that finds nothing reports that, and exits with 0.
 

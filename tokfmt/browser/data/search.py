@@ -21,16 +21,19 @@ from tokfmt.commands.search.query import (
     EndQuery,
     Hits,
     LengthQuery,
+    NotQuery,
     NumberQuery,
+    PlainQuery,
     Query,
     SameQuery,
     Search,
     TextQuery,
     TokenQuery,
     UnusedQuery,
+    affirmed,
     parse_query,
 )
-from tokfmt.commands.search.search import Content, check_number, find_equal, find_many, find_records
+from tokfmt.commands.search.search import Content, check_number, find_equal, find_many, find_others, find_records
 from tokfmt.core.format import Encoder
 from tokfmt.core.memory import MemoryReader
 from tokfmt.core.records import Block, RecordReader
@@ -41,7 +44,7 @@ from tokfmt.wording import counted
 _BLOCK = 1 << 22  # bytes
 _IDS = re.compile(r"\s*\d[\d_]*(?:[\s,]+\d[\d_]*)*\s*")
 _WORDED = re.compile(
-    r"\s*(?:(?:token|text)\s*:|(?:any|first|last|same|seq)\s*:\s*\d|(?:len|length|id|padding|masked)\s*[<>=]"
+    r"\s*(?:not\s+)*(?:(?:token|text)\s*:|(?:any|first|last|same|seq)\s*:\s*\d|(?:len|length|id|padding|masked)\s*[<>=]"
     r"|[\d\s_.,kKmMgGtTi]*[<>=]+\s*(?:len|length|id)\b)",
     re.IGNORECASE,
 )
@@ -55,7 +58,7 @@ HOW_IDS = "IDs: 464 or 464,3290 · len>4096 · 10<=len<20"
 
 def by_characters(scope: SearchScope, query: Query) -> bool:
     """Return whether hits are intervals of characters of a record, even if its units are tokens."""
-    return scope.of_text and (scope.encoder is None or isinstance(query, TextQuery))
+    return scope.of_text and (scope.encoder is None or isinstance(affirmed(query), TextQuery))
 
 
 def amount(scope: SearchScope, query: Query) -> tuple[int, str]:
@@ -77,18 +80,21 @@ def hits_of(scope: SearchScope, query: Query, first: int, last: int, search: Sea
 
 def _in_ids(scope: SearchScope, reader: RecordReader, query: Query, rows: range, search: Search) -> Iterator[Hits]:
     number, within = rows.start, Search(search.each, patience=search.patience)
-    others = _contents(scope, reader, query) if isinstance(query, SameQuery) else ()
+    plain: PlainQuery = affirmed(query)
+    equal = _contents(scope, reader, plain) if isinstance(plain, SameQuery) else ()
     for block in reader.blocks(_BLOCK, rows.start, rows.stop):
         for found in _batches(scope.encoder, reader, block):
             if search.stopped():
                 return
             count = found.info.sequences
-            if isinstance(query, SameQuery):
-                batches = find_equal(found, others, within, 0, count)
-            elif isinstance(query, NumberQuery):
-                batches = find_many(found, query.moved(-number), within)
+            if isinstance(plain, SameQuery):
+                batches = find_equal(found, equal, within, 0, count)
+            elif isinstance(plain, NumberQuery):
+                batches = find_many(found, plain.moved(-number), within)
             else:
-                batches = find_many(found, query, within, decoder=scope.decoder)
+                batches = find_many(found, plain, within, decoder=scope.decoder)
+            if isinstance(query, NotQuery):
+                batches = find_others(found, batches, within, 0, count)
             for hits in batches:
                 bounds = found.ragged.offsets[hits.sequences]
                 yield Hits(hits.sequences + number, hits.starts - bounds, hits.stops - bounds)
@@ -118,28 +124,36 @@ def parse_search(words: str, scope: SearchScope) -> Query:
     Raises:
         OptionError: The rows cannot be searched for this.
     """
-    plain, texts = words.strip(), scope.of_text or scope.decoder is not None
+    typed, texts = words.strip(), scope.of_text or scope.decoder is not None
     ids = scope.port.unit == "token"
-    if not plain:
+    if not typed:
         raise OptionError(HOW if texts else HOW_IDS)
-    if ids and not texts and _IDS.fullmatch(plain):
-        query = parse_query(f"token:{plain}")
-    elif _WORDED.match(plain) or (not texts and _NAMED.match(plain)):
-        query = parse_query(plain)
+    if ids and not texts and _IDS.fullmatch(typed):
+        query = parse_query(f"token:{typed}")
+    elif _WORDED.match(typed) or (not texts and _NAMED.match(typed)):
+        query = parse_query(typed)
     elif not texts:
         raise OptionError(f"text needs --tokenizer. Search for {HOW_IDS}")
     else:
-        query = parse_query(f"text:{plain}")
-    if isinstance(query, (TokenQuery, AnyQuery, EndQuery)) and not ids:
+        query = parse_query(f"text:{typed}")
+    plain = affirmed(query)
+    if isinstance(plain, (TokenQuery, AnyQuery, EndQuery)) and not ids:
         raise OptionError("token IDs of text need --tokenizer")
-    if isinstance(query, TextQuery) and not texts:
+    if isinstance(plain, TextQuery) and not texts:
         raise OptionError(f"text needs --tokenizer. Search for {HOW_IDS}")
     return query
 
 
 def meaning(words: str, scope: SearchScope) -> str:
     """Return the target of a search in words."""
-    query, unit, plain = parse_search(words, scope), scope.port.unit, words.strip()
+    query = parse_search(words, scope)
+    if isinstance(query, NotQuery):
+        return f"not {_meaning(query.negated, scope, '')}"
+    return _meaning(query, scope, words.strip())
+
+
+def _meaning(query: PlainQuery, scope: SearchScope, plain: str) -> str:
+    unit = scope.port.unit
     if isinstance(query, TokenQuery):
         return f"the token {query.ids[0]}" if len(query.ids) == 1 else f"these {len(query.ids)} tokens in a row"
     if isinstance(query, TextQuery):
@@ -402,7 +416,7 @@ class SearchJob:
         job.phase("searching", *amount(self.scope, self.query))
         search = Search(stopped=lambda: self.cancelled, progress=job.advance, patience=PATIENCE)
         port = self.scope.port
-        if isinstance(self.query, (LengthQuery, SameQuery)) and isinstance(port, Viewport):
+        if isinstance(affirmed(self.query), (LengthQuery, SameQuery)) and isinstance(port, Viewport):
             port.look_at_ends()  # These compare lengths, and read few tokens.
         try:
             self._search(self.begin, port.count, search)
@@ -427,7 +441,7 @@ class SearchJob:
                     return
                 first = int(hits.sequences[-1]) + 1 if len(hits) else first
         except CorruptError as error:
-            if isinstance(self.query, SameQuery) or not isinstance(self.scope.reader, RecordReader):
+            if isinstance(affirmed(self.query), SameQuery) or not isinstance(self.scope.reader, RecordReader):
                 raise
             if last - first > 1:
                 middle = (first + last) // 2

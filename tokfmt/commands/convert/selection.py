@@ -21,6 +21,7 @@ from tokfmt.commands.search.query import (
     Search,
     TextQuery,
     UnusedQuery,
+    affirmed,
     is_query,
     parse_query,
 )
@@ -78,7 +79,7 @@ def query_of(selection: str | None) -> Query | OverlapRules | None:
 
 def reads_ends(selection: str | None) -> bool:
     """Return whether a selection compares lengths, which are certain only if the end of every sequence is read."""
-    return isinstance(query_of(selection), (LengthQuery, SameQuery, UnusedQuery))
+    return isinstance(affirmed(query_of(selection)), (LengthQuery, SameQuery, UnusedQuery))
 
 
 def selected(
@@ -107,7 +108,7 @@ def selected(
     if isinstance(query, OverlapRules):
         return _divided(axis, ~_overlapping(query, sources, readers, tokenizer, jobs, progress))
     decoder = None
-    if isinstance(query, TextQuery):
+    if isinstance(affirmed(query), TextQuery):
         handle = manifest_tokenizer(sources) if tokenizer is None else tokenizer
         if handle is not None and tokenizer is None:
             progress.note(tokenizer_note(handle, sources[0]))
@@ -164,7 +165,7 @@ def selected_lines(
         for a, b in query.between(0, lines.info.sequences):
             is_taken[a:b] = True
         return _divided(lines, is_taken)
-    if isinstance(query, SameQuery) and len(readers) > 1:
+    if isinstance(affirmed(query), SameQuery) and len(readers) > 1:
         raise OptionError("--select same:N compares the records of one file. Name one SRC")
     progress.phase("searching", sum(reader.info.size for reader in readers), "bytes")
     from tokfmt.commands.search.search import find, find_records

@@ -12,6 +12,7 @@
 `id>=50257`         sequences that hold an ID of a range; also id==7, 10<id<20
 `same:17`           sequences with the same tokens as sequence 17; also same:17,42
 `seq:3,17,20:30`    sequences by their numbers; a range ends before its second number; also 3,17,20:30
+`not len>4096`      the sequences that a query does not find; also not 5, not 0:10
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 _KINDS = ("token", "text", "len", "padding", "masked", "any", "id", "first", "last", "same", "seq")
 _LENGTH_WORDS = ("len", "length")
-_HOW = "write token:50256, token:464,3290, text:'some words', len>4096 or 10<len<20"
+_HOW = "write token:50256, token:464,3290, text:'some words', len>4096, 10<len<20 or not len>4096"
 _NUMBER = r"-?\s*[\d][\d_.,]*(?:[eE]\+?\d+)?\s*[kKmMgGtT]?i?"
 _SIGN = r"<=|>=|==|=|<|>"
 _LENGTH = re.compile(
@@ -41,6 +42,7 @@ _LENGTH = re.compile(
     rf"(?:(?P<second>{_SIGN})\s*(?P<high>{_NUMBER})\s*)?"
 )
 _LIST = re.compile(r"[\d_:\s]*\d\s*,[\d_:,\s]*")
+_NOT = re.compile(r"\s*not\b\s*(.*)", re.IGNORECASE | re.DOTALL)
 _GROUPED = re.compile(r"(?:\s*\d{1,3}(?:,\d{3})+\s*:?|\s*\d*\s*:?){1,2}")
 LARGEST = (1 << 64) - 1
 """The largest ID that a dataset can hold."""
@@ -141,12 +143,43 @@ class NumberQuery:
         return NumberQuery(tuple((a + by, b + by) for a, b in self.spans))
 
 
-Query = TokenQuery | AnyQuery | EndQuery | TextQuery | LengthQuery | UnusedQuery | SameQuery | NumberQuery
+PlainQuery = TokenQuery | AnyQuery | EndQuery | TextQuery | LengthQuery | UnusedQuery | SameQuery | NumberQuery
+"""A query without `not`."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotQuery:
+    """A query for the sequences that another query does not find."""
+
+    whole: ClassVar[bool] = True
+    negated: PlainQuery
+
+
+Query = PlainQuery | NotQuery
 """A query. If its attribute `whole` is true, a hit is a complete sequence."""
+
+
+T = TypeVar("T")
+
+
+def affirmed(query: T | NotQuery) -> T | PlainQuery:
+    """Return a query without its `not`."""
+    return query.negated if isinstance(query, NotQuery) else query
+
+
+def _negation(query: Query) -> Query:
+    if isinstance(query, NotQuery):
+        return query.negated
+    if not isinstance(query, NumberQuery):
+        return NotQuery(query)
+    ends = [0, *(number for span in query.spans for number in span), LARGEST]
+    return NumberQuery(tuple((a, b) for a, b in zip(ends[::2], ends[1::2], strict=True) if a < b))
 
 
 def parse_query(text: str) -> Query:
     """Return the query that a text such as `token:50256` states; the syntax is in the docstring of the module."""
+    if negation := _NOT.fullmatch(text):
+        return _negation(parse_query(negation[1] if is_query(negation[1]) else f"seq:{negation[1]}"))
     word, colon, rest = text.partition(":")
     kind = word.strip().lower()
     if _LIST.fullmatch(text):

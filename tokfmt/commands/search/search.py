@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
 from typing import Any
@@ -36,7 +36,9 @@ from tokfmt.commands.search.query import (
     Hit,
     Hits,
     LengthQuery,
+    NotQuery,
     NumberQuery,
+    PlainQuery,
     Query,
     SameQuery,
     Search,
@@ -44,6 +46,7 @@ from tokfmt.commands.search.query import (
     TextQuery,
     TokenQuery,
     UnusedQuery,
+    affirmed,
     stretches,
 )
 from tokfmt.core import reader as token_axis
@@ -59,6 +62,7 @@ from tokfmt.text.decoding import ByteLevelDecoder, TextDecoder, VocabularyDecode
 _ALL = Search()
 MANY = 1 << 16
 """Sequences whose offsets are read at once."""
+_MANY_TOKENS = 1 << 24  # after which the sequences that are not found are passed on
 
 
 def find(
@@ -86,6 +90,8 @@ def find_many(
     """Search the sequences `first <= i < last`, and yield the hits of each window as columns, in order."""
     last = reader.info.sequences if last is None else last
     check_interval(first, last, reader.info.sequences, "sequences")
+    if isinstance(query, NotQuery):
+        return _not_found(reader, query, search, decoder, first, last)
     if isinstance(query, SameQuery):
         return find_equal(reader, contents_of(reader, query), search, first, last)
     if isinstance(query, NumberQuery):
@@ -155,10 +161,37 @@ def find_lengths(part: SearchPart, query: LengthQuery, search: Search) -> Iterat
         fits = lengths >= query.low
         if query.high is not None:
             fits &= lengths <= query.high
-        numbers = np.flatnonzero(fits)
-        order = numbers[::-1] if search.backwards else numbers
-        if len(order):
-            yield Hits(a + order, bounds[order], bounds[order + 1])
+        yield from _complete(fits, a, bounds, search)
+        search.progress(b - a)
+
+
+def _complete(fits: NDArray[np.bool_], first: int, bounds: Offsets, search: Search) -> Iterator[Hits]:
+    """Yield those of consecutive sequences that fit, each complete."""
+    order = np.flatnonzero(fits)[:: -1 if search.backwards else 1]
+    if len(order):
+        yield Hits(first + order, bounds[order], bounds[order + 1])
+
+
+def find_others(reader: TokenReader, batches: Iterable[Hits], search: Search, first: int, last: int) -> Iterator[Hits]:
+    """Yield those of the sequences `first <= i < last` that have no hit, each complete."""
+    fits = np.ones(last - first, np.bool_)
+    for hits in batches:
+        fits[hits.sequences - first] = False
+    if not search.stopped():
+        yield from _complete(fits, first, reader.offsets(first, last), search)
+
+
+def _not_found(
+    reader: TokenReader, query: NotQuery, search: Search, decoder: object, first: int, last: int
+) -> Iterator[Hits]:
+    """Yield the sequences that a query does not find, each complete."""
+    within, info = Search(each=True, stopped=search.stopped, patience=search.patience), reader.info
+    size = min(MANY, _MANY_TOKENS * info.sequences // max(info.tokens, 1))
+    for a, b in stretches(first, last, max(1, size), backwards=search.backwards):
+        if search.stopped():
+            return
+        found = find_many(reader, query.negated, within, decoder=decoder, first=a, last=b)
+        yield from find_others(reader, found, search, a, b)
         search.progress(b - a)
 
 
@@ -206,9 +239,7 @@ def find_unused(reader: TokenReader, query: UnusedQuery, search: Search, first: 
         fits = counts >= query.low
         if query.high is not None:
             fits &= counts <= query.high
-        order = np.flatnonzero(fits)[:: -1 if search.backwards else 1]
-        if len(order):
-            yield Hits(a + order, bounds[order], bounds[order + 1])
+        yield from _complete(fits, a, bounds, search)
         search.progress(b - a)
 
 
@@ -274,9 +305,7 @@ def find_equal(
                 return
             group = at[begin:end]
             is_equal[group] = _equal(reader, bounds, group, contents)
-        order = np.flatnonzero(is_equal)[:: -1 if search.backwards else 1]
-        if len(order):
-            yield Hits(a + order, bounds[order], bounds[order + 1])
+        yield from _complete(is_equal, a, bounds, search)
         search.progress(b - a)
 
 
@@ -448,16 +477,20 @@ def find_records(
     records: RecordReader, query: Query, search: Search, *, first: int = 0, last: int | None = None
 ) -> Iterator[Hit]:
     """Search the records `first <= i < last` of text; the positions of a hit are characters within the record."""
-    if isinstance(query, UnusedQuery):
-        raise _without_samples(query)
-    if isinstance(query, (TokenQuery, AnyQuery, EndQuery)):
+    plain: PlainQuery = affirmed(query)
+    if isinstance(plain, UnusedQuery):
+        raise _without_samples(plain)
+    if isinstance(plain, (TokenQuery, AnyQuery, EndQuery)):
         raise OptionError("token: searches IDs, and this is text. Add --tokenizer, or search text:'...'")
-    if isinstance(query, NumberQuery):
-        spans = query.between(first, records.count() if last is None else last)
+    if isinstance(plain, NumberQuery):
+        spans = plain.between(first, records.count() if last is None else last)
         for a, b in reversed(spans) if search.backwards else spans:
             yield from _records_between(records, _every, search, a, b)
         return
-    yield from _records_between(records, _text_matcher(records, query, search), search, first, last)
+    matches = _text_matcher(records, plain, search)
+    if isinstance(query, NotQuery):
+        matches = _unmatched(matches)
+    yield from _records_between(records, matches, search, first, last)
 
 
 Matches = Callable[[str, int], Sequence[Hit]]
@@ -505,6 +538,10 @@ def _text_matcher(records: RecordReader, query: TextQuery | LengthQuery | SameQu
         check_number(number, count)
     wanted = {records.record(number) for number in query.numbers}
     return lambda text, number: _every(text, number) if text in wanted else ()
+
+
+def _unmatched(matches: Matches) -> Matches:
+    return lambda text, number: () if matches(text, number) else _every(text, number)
 
 
 def _in_text(text: str, number: int, query: TextQuery, search: Search) -> Sequence[Hit]:

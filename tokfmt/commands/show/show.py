@@ -20,7 +20,17 @@ from numpy.typing import NDArray
 
 from tokfmt.base.options import nearest, parse_count
 from tokfmt.base.seeds import SHOW, check_seed, random_order
-from tokfmt.commands.search.query import Hit, LengthQuery, Query, SameQuery, Search, TextQuery, is_query, parse_query
+from tokfmt.commands.search.query import (
+    Hit,
+    LengthQuery,
+    Query,
+    SameQuery,
+    Search,
+    TextQuery,
+    affirmed,
+    is_query,
+    parse_query,
+)
 from tokfmt.commands.search.search import Spelling, find, find_records
 from tokfmt.core.format import Encoder
 from tokfmt.core.loss_mask import counted_of, of_rows, padding_of
@@ -146,6 +156,7 @@ def show(
     selection = selection_words(selection)
     of_groups = _is_of_groups(selection)
     query = None if of_groups else _query(selection)
+    plain = affirmed(query)
     handle = tokenizer_of(tokenizer)
     request = asked.accepting(READS["show"])
     is_random = selection is not None and _RANDOM.fullmatch(selection) is not None
@@ -155,7 +166,7 @@ def show(
         asked, few = replace(request, every_end=every_end), query is None and not of_groups
         return open_dataset(asked, Reading(handle, None, progress, max_sequences=most, few_sequences=few))
 
-    source = opened(of_groups or isinstance(query, (LengthQuery, SameQuery)))  # These read few tokens.
+    source = opened(of_groups or isinstance(plain, (LengthQuery, SameQuery)))  # These read few tokens.
     reader = source.reader
     watched = progress or Progress()
     numbers: Numbers = partial(_numbers, source.paths[0], selection, seed)
@@ -169,7 +180,7 @@ def show(
         numbers = lambda _: iter(equal)  # noqa: E731
     if isinstance(reader, RecordReader) and reader.info.is_text and tokenizer is None:
         return _of_texts(source, reader, numbers, query, (limit, most), equal, watched)
-    if not only_ids or isinstance(query, TextQuery):
+    if not only_ids or isinstance(plain, TextQuery):
         source, handle = with_tokenizer(source, request, handle)
     decoder = handle.decoder() if handle else None
     if isinstance(reader, RecordReader):
