@@ -81,11 +81,6 @@ def test_moves_in_the_reader():
         assert below > 100
         await press("up")
         assert tab.where[1] < below
-        tab_of(app).action_toggle_reader("whitespace")
-        tab_of(app).action_toggle_reader("wrap")
-        await press()
-        assert tab.reader.whitespace
-        assert not tab.reader.wrap
         await press("right_square_bracket")
         assert tab.where == (12, 0)
         await press("left_square_bracket", "left_square_bracket")

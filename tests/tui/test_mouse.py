@@ -5,7 +5,7 @@ import pytest
 from amount import FUZZ_ONLY
 from browsing import PACK, Info, Layout, browse, line, session_of, tab_of
 from browsing import Fake as Trillion
-from textual.events import MouseScrollDown, MouseScrollLeft, MouseScrollRight
+from textual.events import MouseScrollDown
 from textual.scrollbar import ScrollBar
 
 
@@ -96,12 +96,6 @@ def test_the_wheel_scrolls_what_it_is_over():
         await press()
         assert tab.list.top == 6
         assert tab.where == (0, 0)
-        tab.action_toggle_reader("wrap")
-        await press()
-        for kind, left in ((MouseScrollRight, 6), (MouseScrollRight, 12), (MouseScrollLeft, 6)):
-            tab.reader.post_message(kind(tab.reader, 0, 0, 0, 0, 0, shift=False, meta=False, ctrl=False))
-            await press()
-            assert tab.reader.left == left
 
     browse([PACK], steps, size=(80, 20))
 

@@ -5,7 +5,6 @@ import json
 from amount import FUZZ_ONLY
 from browsing import BLOCKS, PACK, browse, browse_folder, clicks, line, notes, tab_of
 from paths import CORPUS, TOKENIZER
-from textual.events import MouseScrollDown
 from textual.widgets import Input, OptionList
 
 import tokfmt
@@ -20,26 +19,6 @@ def test_a_double_click_on_one_screen_still_opens():
         assert tab.reader.has_focus
 
     browse([PACK], steps)
-
-
-@FUZZ_ONLY
-def test_the_wheel_turns_long_lines_aside():
-    async def steps(app, press):
-        tab = tab_of(app)
-        await press("g", *"11", "enter")
-        tab_of(app).action_toggle_reader("wrap")
-        await press()
-        reader = tab.reader
-        assert max(sum(run.cells for run in one.runs) for one in reader.lines) > reader.columns + 12
-        for shift in (True, True, False):
-            reader.post_message(MouseScrollDown(reader, 0, 0, 0, 0, 0, shift, False, False))
-            await press()
-        assert reader.left == 12
-        assert tab.where == (11, 0)
-        await press("enter", "right")
-        assert (tab.where, reader.left) == ((11, 1), 0)  # the cursor is in sight
-
-    browse([CORPUS], steps, size=(80, 24))
 
 
 async def click_key(app, press, words):

@@ -9,7 +9,6 @@ from viewed import ALPHABET, Endless, Memory
 
 from tokfmt.browser.data import layout
 from tokfmt.browser.data.layout import (
-    UNBOUNDED,
     Kind,
     LayoutOptions,
     Mode,
@@ -46,10 +45,10 @@ def test_a_character_of_several_tokens_belongs_to_the_first():
     assert spell([b"\xe2", b"\x9c", "x"]) == [[("⟨e2⟩", Kind.BYTES)], [("⟨9c⟩", Kind.BYTES)], [("x", Kind.TEXT)]]
 
 
-@given(st.integers(0, 3000), st.integers(1, 400), st.sampled_from(Mode), st.integers(8, 200), st.booleans())
-def test_lines_hold_every_token_once_and_fit(first, count, mode, width, whitespace):
+@given(st.integers(0, 3000), st.integers(1, 400), st.sampled_from(Mode), st.integers(8, 200))
+def test_lines_hold_every_token_once_and_fit(first, count, mode, width):
     piece = Piece(np.arange(first, first + count, dtype=np.uint32))
-    lines = lines_of(piece, first, ALPHABET, mode, width, whitespace)
+    lines = lines_of(piece, first, ALPHABET, mode, width)
     leading = [line for line in lines if line.leads]
     assert leading[0].first == first
     assert leading[-1].last == first + count
@@ -65,7 +64,7 @@ def test_lines_hold_every_token_once_and_fit(first, count, mode, width, whitespa
 def test_labels_stand_beneath_their_tokens():
     units = np.arange(1, 20, dtype=np.uint32)
     piece = Piece(units, np.ones(19, np.uint8), units + 1)
-    text, ids, labels = lines_of(piece, 0, ALPHABET, Mode.BOTH, 500, False)[:3]
+    text, ids, labels = lines_of(piece, 0, ALPHABET, Mode.BOTH, 500)[:3]
     assert [run.text.strip() for run in ids.runs][:3] == ["1", "2", "3"]
     assert [run.text.strip() for run in labels.runs][:3] == ["2", "3", "4"]
     assert text.column_of(2) == ids.column_of(2) == labels.column_of(2)
@@ -73,7 +72,7 @@ def test_labels_stand_beneath_their_tokens():
 
 def test_a_border_is_drawn_between_documents_but_not_in_padding():
     units = np.array([1, 2, 4, 5, 4, 4, 4], np.uint32)
-    lines = lines_of(Piece(units), 0, ALPHABET, Mode.TEXT, 80, False)
+    lines = lines_of(Piece(units), 0, ALPHABET, Mode.TEXT, 80)
     assert [line.runs[0].kind is Kind.RULE for line in lines] == [False, True, False]
 
 
@@ -81,7 +80,7 @@ def test_a_line_that_goes_on_begins_with_a_word():
     """Not with the blank before it, whether that is a part of the word's token or one by itself."""
 
     def drawn(units, style, width):
-        lines = lines_of(Piece(np.array(units, np.uint32)), 0, style, Mode.TEXT, width, False)
+        lines = lines_of(Piece(np.array(units, np.uint32)), 0, style, Mode.TEXT, width)
         assert [token for line in lines for token in range(line.first, line.last)] == [*range(len(units))]
         return ["".join(run.text for run in line.runs) for line in lines]
 
@@ -148,7 +147,7 @@ def test_a_token_of_many_lines_does_not_hold_the_cursor():
 
 def test_scrolling_stops_where_the_last_line_is_at_the_bottom():
     port = Viewport(Memory([3000]))
-    roll = RowLayout(port, 0, fetched_span(port, 0), ALPHABET, LayoutOptions(Mode.IDS, UNBOUNDED))
+    roll = RowLayout(port, 0, fetched_span(port, 0), ALPHABET, LayoutOptions(Mode.IDS, 16 * 7))
     scroll = ReaderPosition(roll)
     loaded(scroll, lambda: scroll.by_view(10**6, 10))
     lines, missing = scroll.visible(10)

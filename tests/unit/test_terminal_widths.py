@@ -67,17 +67,16 @@ def test_a_border_stays_in_its_column(text, width):
     assert set(line[:10]) == {"~"}
 
 
-@given(st.text(st.sampled_from("कखिीुं्eé\u0301中👍🏽❤\ufe0f ab\n"), max_size=30), st.integers(2, 12), st.booleans())
-def test_every_token_of_a_text_with_signs_is_in_a_line(text, width, whitespace):
+@given(st.text(st.sampled_from("कखिीुं्eé\u0301中👍🏽❤\ufe0f ab\n"), max_size=30), st.integers(2, 12))
+def test_every_token_of_a_text_with_signs_is_in_a_line(text, width):
     units = np.array(list(map(ord, text)), np.uint32)
     style = TokenStyle(Characters(), characters=True)
-    found = glyphs(units, 0, style, whitespace=whitespace)
+    found = glyphs(units, 0, style)
     assert len(found.texts) == len(found.cells) == len(found.tokens) == len(found.kinds)
     assert found.cells == [cell_len(one) for one in found.texts]
-    if not whitespace:
-        assert "".join(found.texts).replace(PAD, "").replace(BASE, "") == text.replace("\n", " ")
+    assert "".join(found.texts).replace(PAD, "").replace(BASE, "") == text.replace("\n", " ")
     assert all(not extends(one[0]) for one in found.texts if one)
-    lines = lines_of(Piece(units), 0, style, Mode.TEXT, width, whitespace)
+    lines = lines_of(Piece(units), 0, style, Mode.TEXT, width)
     covered = {token for one in lines for token in range(one.first, one.last)}
     assert covered == set(range(len(text)))
     for one in lines:

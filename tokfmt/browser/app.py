@@ -769,10 +769,6 @@ class Browser(TypeAhead):
                 seen.add(words_of(binding))
                 run = partial(self.run_action, binding.action, owner)
                 yield SystemCommand(words_of(binding), f"key {self.get_key_display(binding)}", run)
-        toggle = getattr(self.tab, "action_toggle_reader", None)
-        if toggle is not None:
-            yield SystemCommand("White space", "Show it, or not", partial(toggle, "whitespace"))
-            yield SystemCommand("Wrap lines", "Wrap long lines, or not", partial(toggle, "wrap"))
         yield SystemCommand("Theme", "Change the colors", self.action_change_theme)
 
 

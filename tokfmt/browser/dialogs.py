@@ -284,7 +284,7 @@ _GESTURES = (
     ("ctrl+p", "Command palette"),
     ("click", "Choose a row, token, tab or key; sort by a heading; follow underlined words"),
     ("double click", "Open the row"),
-    ("wheel", "Scroll the pane below it; with Shift, long lines aside"),
+    ("wheel", "Scroll the pane below it"),
     ("drag", "Mark tokens; choose several bars or lines; move a border or a scrollbar"),
 )
 _SEARCHES = (

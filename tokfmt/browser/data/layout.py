@@ -35,18 +35,17 @@ class Kind(IntEnum):
     """The kind of a glyph; `browse.tcss` has a style for each."""
 
     TEXT = 0
-    SPACE = 1
-    BREAK = 2  # a line feed; the line ends after it
-    SPECIAL = 3
-    SEPARATOR = 4
-    BYTES = 5  # not UTF-8
-    UNKNOWN = 6  # not in the vocabulary
-    CONTROL = 7  # escaped
-    ID = 8
-    LABEL = 9
-    RULE = 10  # the border between two documents
-    DAMAGE = 11  # the error of a part that cannot be read
-    PADDING = 12  # all padding of a sample, in words
+    BREAK = 1  # a line feed; the line ends after it
+    SPECIAL = 2
+    SEPARATOR = 3
+    BYTES = 4  # not UTF-8
+    UNKNOWN = 5  # not in the vocabulary
+    CONTROL = 6  # escaped
+    ID = 7
+    LABEL = 8
+    RULE = 9  # the border between two documents
+    DAMAGE = 10  # the error of a part that cannot be read
+    PADDING = 11  # all padding of a sample, in words
 
 
 class Pieces(Protocol):
@@ -100,17 +99,16 @@ class Glyphs:
             self.kinds.append(kind)
 
 
-_SPACES = {" ": ("·", " "), "\t": ("→   ", "    "), "\r": ("␍", ""), "\n": ("⏎", " ")}
+_SPACES = {"\t": "    ", "\r": "", "\n": " "}
 
 
-def glyphs(units: Tokens, first: int, token_style: TokenStyle, *, whitespace: bool = False) -> Glyphs:
+def glyphs(units: Tokens, first: int, token_style: TokenStyle) -> Glyphs:
     """Return the glyphs of consecutive tokens of a row.
 
     Args:
         units: IDs.
         first: Position of the first token in the row.
         token_style: The interpretation of the IDs; without a decoder, the glyphs show IDs.
-        whitespace: Show spaces, tabs and line ends.
     """
     out = Glyphs()
     for index, (unit, kind, text) in enumerate(_spelled(units, token_style)):
@@ -122,18 +120,17 @@ def glyphs(units: Tokens, first: int, token_style: TokenStyle, *, whitespace: bo
             out.add(f"{unit} ", token, Kind.ID)
             continue
         for run, run_kind in unit if isinstance(unit, list) else ():
-            _add_text(out, run, token, run_kind, whitespace)
+            _add_text(out, run, token, run_kind)
     return out
 
 
-def _add_text(out: Glyphs, text: str, token: int, kind: Kind, whitespace: bool) -> None:
-    if kind is not Kind.TEXT or (text.isprintable() and not whitespace):
+def _add_text(out: Glyphs, text: str, token: int, kind: Kind) -> None:
+    if kind is not Kind.TEXT or text.isprintable():
         out.add(text, token, kind)
     else:
         for char in text:
             if char in _SPACES:
-                seen = _SPACES[char][not whitespace]
-                out.add(seen, token, Kind.BREAK if char == "\n" else Kind.SPACE if whitespace else Kind.TEXT)
+                out.add(_SPACES[char], token, Kind.BREAK if char == "\n" else Kind.TEXT)
             elif char.isprintable():
                 out.add(char, token, Kind.TEXT)
             else:
@@ -232,10 +229,6 @@ def _length(held: Sequence[tuple[int, int]]) -> int:
     return length
 
 
-UNBOUNDED = 1 << 30
-"""A width at which no line is wrapped."""
-
-
 class Mode(Enum):
     """The way a row is shown."""
 
@@ -284,7 +277,7 @@ class Line(NamedTuple):
         return found
 
 
-def lines_of(piece: Piece, first: int, token_style: TokenStyle, mode: Mode, width: int, whitespace: bool) -> list[Line]:
+def lines_of(piece: Piece, first: int, token_style: TokenStyle, mode: Mode, width: int) -> list[Line]:
     """Return the lines of consecutive tokens of a row.
 
     Args:
@@ -293,16 +286,15 @@ def lines_of(piece: Piece, first: int, token_style: TokenStyle, mode: Mode, widt
         token_style: The interpretation of the IDs.
         mode: Text, IDs or both.
         width: Cells of a line.
-        whitespace: Show spaces, tabs and line ends.
     """
     if not len(piece.units):
         return []
     begins = frozenset((np.flatnonzero(begins_of(piece, token_style)) + first).tolist()) - {0}
     if mode is Mode.BOTH and token_style.decoder is not None and not token_style.characters:
-        return _interlinear(piece, first, token_style, width, whitespace, begins)
+        return _interlinear(piece, first, token_style, width, begins)
     if mode is not Mode.TEXT or token_style.decoder is None:
         return _grid(piece, first, token_style, width, begins)
-    found = glyphs(piece.units, first, token_style, whitespace=whitespace)
+    found = glyphs(piece.units, first, token_style)
     return _wrapped(found, width, first, len(piece.units), begins)
 
 
@@ -326,7 +318,7 @@ def _rule(token: int) -> Line:
 
 def per_line(digits: int, width: int) -> int:
     """Return the number of IDs on a line of a grid."""
-    return max(1, width // (digits + 1)) if width < UNBOUNDED else 16
+    return max(1, width // (digits + 1))
 
 
 def _grid(piece: Piece, first: int, token_style: TokenStyle, width: int, begins: Collection[int]) -> list[Line]:
@@ -349,9 +341,6 @@ def _id_kind(unit: int, token_style: TokenStyle) -> Kind:
     return (
         Kind.SEPARATOR if unit == token_style.separator else Kind.SPECIAL if unit in token_style.specials else Kind.ID
     )
-
-
-_BLANKS = " ·"
 
 
 def _wrapped(found: Glyphs, width: int, first: int, count: int, begins: Collection[int]) -> list[Line]:
@@ -378,9 +367,9 @@ def _line_end(found: Glyphs, at: int, width: int, borders: Collection[int]) -> i
     for end in range(at, len(found.texts)):
         if end in borders and end > at:
             return end
-        blank = end > at and found.texts[end] in _BLANKS
+        blank = end > at and found.texts[end] == " "
         alone = found.tokens[end + 1 : end + 2] != found.tokens[end : end + 1]
-        if blank and not alone and found.texts[end - 1] not in _BLANKS:
+        if blank and not alone and found.texts[end - 1] != " ":
             space = end  # a blank that begins the token of a word
         used += found.cells[end]
         if used > width and end > at:
@@ -407,11 +396,9 @@ def _runs(found: Glyphs, start: int, stop: int) -> tuple[Run, ...]:
     return tuple(out)
 
 
-def _interlinear(
-    piece: Piece, first: int, token_style: TokenStyle, width: int, whitespace: bool, begins: Collection[int]
-) -> list[Line]:
+def _interlinear(piece: Piece, first: int, token_style: TokenStyle, width: int, begins: Collection[int]) -> list[Line]:
     """Return lines of columns: text, IDs below it, and labels below these if samples have them."""
-    found = glyphs(piece.units, first, token_style, whitespace=whitespace)
+    found = glyphs(piece.units, first, token_style)
     spelled: list[list[int]] = [[] for _ in piece.units]
     for index, token in enumerate(found.tokens):
         spelled[token - first].append(index)
@@ -493,7 +480,6 @@ class LayoutOptions(NamedTuple):
 
     mode: Mode = Mode.TEXT
     width: int = 80
-    whitespace: bool = False
 
 
 class RowLayout:
@@ -532,7 +518,7 @@ class RowLayout:
         piece = piece._replace(begins=begins_of(piece, self.token_style)).part(before)
         ends = shown < stop and piece.targets is not None and bool(piece.targets[shown - start])
         options, text = self.options, piece.part(0, shown - start + ends)
-        lines = lines_of(text, start, self.token_style, options.mode, options.width, options.whitespace)
+        lines = lines_of(text, start, self.token_style, options.mode, options.width)
         if shown < stop:
             lines.append(self._padding(int(piece.units[shown - start]), stop, is_trained=ends))
         return Chunk(start, stop, lines or [Line((), start, stop)], piece)

@@ -238,9 +238,8 @@ class SequencesTab(Tab):
         if self._view is not None:
             split = session.split if len(session.splits) > 1 else ""
             self.list.border_title = self.titled(list_title(self._view, self.port, split))
-            self.query_one("#reading").border_subtitle = layout_words(
-                session, reader.mode, of_text=self.scope.of_text, whitespace=reader.whitespace, wrap=reader.wrap
-            )
+            layout = layout_words(session, reader.mode, of_text=self.scope.of_text)
+            self.query_one("#reading").border_subtitle = layout
             self._title_row()
 
     def _title_row(self) -> None:
@@ -329,10 +328,6 @@ class SequencesTab(Tab):
     def action_mode(self) -> None:
         modes = list(Mode)
         self.reader.mode = modes[(modes.index(self.reader.mode) + 1) % len(modes)]
-        self.retitle()
-
-    def action_toggle_reader(self, what: str) -> None:
-        setattr(self.reader, what, not getattr(self.reader, what))
         self.retitle()
 
     def action_zoom(self) -> None:

@@ -34,12 +34,11 @@ def shares_words(parts: RowParts, room: int) -> str:
     return found
 
 
-def layout_words(session: Session, mode: Mode, *, of_text: bool, whitespace: bool, wrap: bool) -> str:
+def layout_words(session: Session, mode: Mode, *, of_text: bool) -> str:
     """Return the words about the layout of the reader, and the option that shows more."""
     text = mode.value if session.vocabulary else "text" if of_text else "ids"
-    words = [text, *(["whitespace"] if whitespace else []), *([] if wrap else ["not wrapped"])]
     hint = [] if session.vocabulary or session.choice else ["T shows tokens" if of_text else "T shows text"]
     named = []
     if session.vocabulary and session.choice is not None:
         named = [session.choice.short + (" (as last time)" if session.choice.source == "last time" else "")]
-    return " · ".join([*hint, *words, *named])
+    return " · ".join([*hint, text, *named])

@@ -26,7 +26,6 @@ from tokfmt.browser import keys
 from tokfmt.browser.colors import tone_of
 from tokfmt.browser.data.facts import TokenFacts
 from tokfmt.browser.data.layout import (
-    UNBOUNDED,
     Kind,
     LayoutOptions,
     Line,
@@ -56,7 +55,7 @@ _PARTS = (
     *("trained", "trained-odd", "masked", "hit", "last-hit", "cursor", "cursor-blurred", "marked"),
 )
 CLASSES = {*STYLES.values(), *(f"reader--{part}" for part in _PARTS)}
-_TINTED = {Kind.TEXT, Kind.SPACE, Kind.BREAK, Kind.CONTROL}
+_TINTED = {Kind.TEXT, Kind.BREAK, Kind.CONTROL}
 _PLAIN = {Kind.RULE, Kind.DAMAGE}
 
 
@@ -81,12 +80,9 @@ class Reader(WithLoader, can_focus=True):
     ALLOW_SELECT = False  # a drag marks tokens
     COMPONENT_CLASSES: ClassVar[set[str]] = CLASSES
     mode: reactive[Mode] = reactive(Mode.TEXT)
-    whitespace: reactive[bool] = reactive(False)
-    wrap: reactive[bool] = reactive(True)
     mark_from: int | None = None
     _pressed: int | None = None  # the token under a pressed button
     _dragging = _dragged = False
-    _follows = False  # the cursor was moved, and lines that are not wrapped scroll to its column
 
     class Moved(Message):
         """The cursor is on another token, or in another row."""
@@ -102,14 +98,14 @@ class Reader(WithLoader, can_focus=True):
         self.of_recipe = False
         self._parts: RowParts | None = None
         self.lines: list[Line] = []
-        self.left, self.opening, self._asked = 0, False, (0, 0)
+        self.opening, self._asked = False, (0, 0)
         self._steps: deque[tuple[Step, int | None]] = deque()  # moves that wait for a chunk, and lines around it
         self._loading, self._empty = False, True
 
     @property
     def options(self) -> LayoutOptions:
         """Return the current layout options."""
-        return LayoutOptions(self.mode, self.columns - 1 if self.wrap else UNBOUNDED, self.whitespace)
+        return LayoutOptions(self.mode, self.columns - 1)
 
     def color_by(self, parts: RowParts | None) -> None:
         """Color the tokens of a row by the sources of its parts."""
@@ -144,7 +140,7 @@ class Reader(WithLoader, can_focus=True):
                 self.row, self.hits, self.mark_from = row, [], None
             self.damage = found if isinstance(found, Damage) else None
             self.scroll = found if isinstance(found, ReaderPosition) else None
-            self.left, self.opening = 0, False
+            self.opening = False
             self._steps.appendleft((_nothing, AROUND))
             self._step()
 
@@ -169,12 +165,6 @@ class Reader(WithLoader, can_focus=True):
             self.show(self.port, self.token_style, *self.bound_for)
 
     def watch_mode(self) -> None:
-        self.lay_out()
-
-    def watch_whitespace(self) -> None:
-        self.lay_out()
-
-    def watch_wrap(self) -> None:
         self.lay_out()
 
     def on_resize(self, event: events.Resize) -> None:  # noqa: ARG002 - the reader reads its own size
@@ -213,7 +203,6 @@ class Reader(WithLoader, can_focus=True):
                     step = _nothing  # so that the move is not repeated if only `reveal` lacks a chunk
                     if around is not None:
                         scroll.reveal(max(1, self.size.height), around)
-                        self._follows = True
                 except NotLoadedError as error:
                     self._steps.appendleft((step, around))
                     self._loading = True
@@ -247,9 +236,6 @@ class Reader(WithLoader, can_focus=True):
         length = self.scroll.roll.span.length if self.scroll else 0
         if self.lines and self.is_mounted:
             self._show_bar(self.lines[0].first, self.lines[-1].last, length)
-            if not self.wrap and self.scroll and self._follows:
-                self._follow(self.scroll)
-        self._follows = False
         self.refresh()
 
     def _show_bar(self, first: int, last: int, length: int) -> None:
@@ -259,36 +245,28 @@ class Reader(WithLoader, can_focus=True):
         bar.window_size, bar.window_virtual_size = height, max(height, round(length * height / max(1, last - first)))
         bar.position = first / max(1, length - (last - first)) * (bar.window_virtual_size - height)
 
-    def _follow(self, scroll: ReaderPosition) -> None:
-        """Scroll unwrapped lines to the column of the cursor."""
-        line = next((line for line in self.lines if line.leads and line.first <= scroll.cursor < line.last), None)
-        if line is not None:
-            start, stop = line.column_of(scroll.cursor)
-            if not self.left <= start < max(self.left + 1, self.left + self.columns - (stop - start)):
-                self.left = max(0, start - self.columns // 2)
-
     def render_line(self, y: int) -> Strip:
         if self.damage is not None:
             return self.strip(self._damaged(self.damage, y))
         if y < len(self.lines) and self.scroll is not None:
-            return self.strip(self.painted(self.scroll, self.lines[y]), self.left)
+            return self.strip(self.painted(self.scroll, self.lines[y]))
         return self.strip([])
 
-    def strip(self, segments: list[Segment], left: int = 0) -> Strip:
-        """Return segments as a line of this widget from column `left` on; Textual fills the rest."""
-        return Strip(segments).crop(left, left + self.columns)
+    def strip(self, segments: list[Segment]) -> Strip:
+        """Return segments as a line of this widget; Textual fills the rest."""
+        return Strip(segments).crop(0, self.columns)
 
     def painted(self, scroll: ReaderPosition, line: Line) -> list[Segment]:
         """Return the segments of a line."""
         if line.runs and line.runs[0].kind is Kind.RULE:
-            rule = "╌╌ next document ".ljust(max(0, min(self.columns, 200)), "╌")
+            rule = "╌╌ next document ".ljust(self.columns, "╌")
             return [Segment(rule, self.get_component_rich_style(STYLES[Kind.RULE]))]
         under = -1
         if line.first <= scroll.cursor < line.last:
             under = max((run.token for run in line.runs if run.token <= scroll.cursor), default=-1)
         hits = [hit for hit in self.hits if hit.start < line.last and hit.stop > line.first]
         segments, marked, hue, token = [], self.marked, -1, -1
-        words = {run.token for run in line.runs if run.kind not in (Kind.SPACE, Kind.BREAK) and run.text.strip()}
+        words = {run.token for run in line.runs if run.kind is not Kind.BREAK and run.text.strip()}
         for run in line.runs:
             if run.token != token:  # tokens within a character have no glyph, so that neighbors may have one hue
                 hue = (run.token + (run.token % _HUES == hue)) % _HUES
@@ -397,36 +375,16 @@ class Reader(WithLoader, can_focus=True):
             self.drag(min(1.0, max(0.0, message.y / max(1, bar.window_virtual_size - bar.window_size))))
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        self._turned(event, _TURN)
+        event.stop()
+        self.roll(_TURN)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        self._turned(event, -_TURN)
-
-    def on_mouse_scroll_right(self, event: events.MouseScrollRight) -> None:
         event.stop()
-        self._aside(_TURN)
-
-    def on_mouse_scroll_left(self, event: events.MouseScrollLeft) -> None:
-        event.stop()
-        self._aside(-_TURN)
-
-    def _turned(self, event: events.MouseEvent, lines: int) -> None:
-        event.stop()
-        if event.shift or event.ctrl:
-            self._aside(lines)
-        else:
-            self.roll(lines)
-
-    def _aside(self, turns: int) -> None:
-        """Scroll lines that are not wrapped to the right, or to the left."""
-        widest = max((sum(run.cells for run in line.runs) for line in self.lines), default=0)
-        if not self.wrap:
-            self.left = max(0, min(self.left + 2 * turns, widest - self.columns))
-            self.refresh()
+        self.roll(-_TURN)
 
     def on_click(self, event: events.Click) -> None:
         if event.y < len(self.lines) and not self._dragging:
-            line, column = self.lines[event.y], self.left + event.x
+            line, column = self.lines[event.y], event.x
             self.move(lambda scroll: scroll.to(line.token_at(column)), around=None)
         self._dragging = False
 
@@ -436,14 +394,14 @@ class Reader(WithLoader, can_focus=True):
         if self._dragged:  # a mark made with the mouse ends with the next press, as elsewhere
             self.mark_from, self._dragged = None, False
         if event.button == 1 and inside is not None and inside.y < len(self.lines):
-            self._pressed = self.lines[inside.y].token_at(self.left + inside.x)
+            self._pressed = self.lines[inside.y].token_at(inside.x)
             self.capture_mouse()
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         if self._pressed is None or not self.lines:
             return
         y = min(max(0, event.y), len(self.lines) - 1)
-        token = self.lines[y].token_at(self.left + max(0, event.x))
+        token = self.lines[y].token_at(max(0, event.x))
         if not self._dragging and token == self._pressed:
             return
         if not self._dragging:

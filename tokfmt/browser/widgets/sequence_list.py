@@ -96,7 +96,7 @@ SHADES = "█▓▒░"
 SIGNS = "▲▼"
 """The signs of an order that rises, and of one that falls."""
 
-_WORDS = {Kind.TEXT, Kind.SPACE, Kind.ID}
+_WORDS = {Kind.TEXT, Kind.ID}
 _STYLES = {kind: "words" if kind in _WORDS else "mark" for kind in Kind}
 
 
