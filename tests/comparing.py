@@ -1,6 +1,6 @@
 """What `check --against` says of two lists of sequences."""
 
-from tokfmt.commands.check.cross_checks import compare
+from tokfmt.commands.check.corpus import compare
 from tokfmt.commands.compare.fingerprint import fingerprints
 from tokfmt.core.ragged import Ragged
 

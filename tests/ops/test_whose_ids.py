@@ -197,6 +197,12 @@ def test_a_stream_without_a_known_separator(tmp_path, large, token, wrapped):
             assert found["TF927"].severity == "warning" and "2,000 of its tokens" in found["TF927"].message
 
 
+def test_a_short_stream_shows_nothing_of_its_separator(tmp_path, large):
+    """One document of 1,000 tokens may lack the separator, and hold any other ID."""
+    np.array([1, 2, 3, 4, 20_571] * 200, "<u2").tofile(tmp_path / "x.npy")
+    assert "TF927" not in codes(tmp_path / "x.npy", format="olmo", options={"width": 2}, tokenizer=large)
+
+
 # whose IDs they are
 
 

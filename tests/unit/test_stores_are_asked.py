@@ -54,7 +54,7 @@ ALLOWED = {
     "cli/index.py": dict.fromkeys(("os.path.getsize", "os.path.isfile"), "an index stands beside a local text"),
     "cli/usage.py": {"os.path.lexists": "a local file that looks like an option"},
     "cli/page.py": {"read_text": "a file of this package"},
-    "commands/check/cross_checks.py": dict.fromkeys(
+    "commands/check/manifests.py": dict.fromkeys(
         ("os.path.dirname", "os.path.isfile", "os.path.realpath", "os.stat"), "sources beside a local dataset"
     ),
     "commands/compare/diff.py": {"open": OWN},

@@ -20,31 +20,30 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from tokfmt import registry
 from tokfmt.base.threads import in_threads
 from tokfmt.commands.check.codes import meanings
-from tokfmt.commands.check.cross_checks import (
-    Beyond,
-    Corpus,
-    Counted,
-    Endings,
-    Splits,
-    Vocabulary,
-    behind_bos,
-    corpus_findings,
-    count_findings,
-    doubled_findings,
+from tokfmt.commands.check.corpus import Corpus, behind_bos, corpus_findings
+from tokfmt.commands.check.files import (
     empty_findings,
-    file_findings,
-    lead_findings,
-    ledger_findings,
-    metadata_findings,
-    missing_findings,
     number_findings,
     other_findings,
     shard_findings,
-    stored_count_findings,
-    tokenizer_findings,
-    unfinished_findings,
     width_findings,
 )
+from tokfmt.commands.check.manifests import (
+    Splits,
+    count_findings,
+    file_findings,
+    ledger_findings,
+    stored_count_findings,
+)
+from tokfmt.commands.check.masks import Counted
+from tokfmt.commands.check.separators import (
+    Endings,
+    doubled_findings,
+    lead_findings,
+    missing_findings,
+    unfinished_findings,
+)
+from tokfmt.commands.check.vocabulary import Beyond, Vocabulary, metadata_findings, tokenizer_findings
 from tokfmt.core.findings import Audit, Code, Finding
 from tokfmt.core.format import REGION, probe_of
 from tokfmt.core.losses import READS

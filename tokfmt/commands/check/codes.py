@@ -19,8 +19,8 @@
     TF66x   parquet           formats/arrow                    TF93x   any dataset  --against
     TF68x   arrow             formats/arrow                    TF94x   any dataset  its content
 
-The table names the modules of formats. The findings TF91x to TF94x are made in `commands/check/cross_checks.py`.
-Plug-ins have codes of their own, without TF.
+The table names the modules of formats. The findings TF91x to TF94x are made in `manifests`, `files`, `vocabulary`,
+`corpus`, `separators` and `masks` of `commands/check`. Plug-ins have codes of their own, without TF.
 """
 
 from __future__ import annotations
