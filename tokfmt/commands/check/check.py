@@ -67,10 +67,7 @@ from tokfmt.run.execute import worker_count
 from tokfmt.run.progress import Progress
 from tokfmt.source.discover import dataset_at, dataset_paths
 from tokfmt.source.ingest import as_stored, ingested, some_ids
-from tokfmt.source.manifest import (
-    found_as_written,
-    manifest_of,
-)
+from tokfmt.source.manifest import found_as_written, manifest_of
 from tokfmt.source.open import hints_of, open_dataset
 from tokfmt.source.request import (
     EosChoice,
@@ -80,12 +77,7 @@ from tokfmt.source.request import (
     SourceRequest,
     read_options,
 )
-from tokfmt.source.stored import (
-    Source,
-    contents_of,
-    known_separator,
-    tokenizer_of,
-)
+from tokfmt.source.stored import Source, contents_of, known_separator, tokenizer_of
 from tokfmt.wording import counted, html_table, printable
 
 if TYPE_CHECKING:

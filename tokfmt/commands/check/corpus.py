@@ -25,9 +25,7 @@ from tokfmt.model.readers import ContentReader, dataset_of
 from tokfmt.model.separator import unled
 from tokfmt.run.progress import Progress
 from tokfmt.source.ingest import encoder_of
-from tokfmt.source.manifest import (
-    read_manifest,
-)
+from tokfmt.source.manifest import read_manifest
 from tokfmt.source.open import open_dataset
 from tokfmt.source.request import Reading, SourceRequest
 from tokfmt.source.stored import Source, without_leads

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from tokfmt.core.findings import Finding
 from tokfmt.core.reader import TokenReader
@@ -15,14 +14,9 @@ from tokfmt.files.place import Place
 from tokfmt.files.shard_names import names_by_directory, shard_problem
 from tokfmt.formats.flat import FlatFormat
 from tokfmt.model.readers import dataset_of
-from tokfmt.source.manifest import (
-    own_manifest,
-)
+from tokfmt.source.manifest import own_manifest
 from tokfmt.source.request import SourceFiles
 from tokfmt.wording import printable
-
-if TYPE_CHECKING:
-    pass
 
 
 def other_findings(dataset: SourceFiles) -> Iterator[Finding]:

@@ -49,9 +49,7 @@ from tokfmt.source.request import (
     read_options,
     words_of,
 )
-from tokfmt.source.stored import (
-    Source,
-)
+from tokfmt.source.stored import Source
 from tokfmt.wording import counted, printable
 
 _KEPT = ("width", "dtype", "column")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from tokfmt.core.findings import Finding
 from tokfmt.core.reader import Layout, Separators, TokenReader
@@ -27,10 +26,6 @@ from tokfmt.source.open import open_dataset
 from tokfmt.source.request import SourceFiles, SourceRequest, viewed
 from tokfmt.source.stored import Source
 from tokfmt.wording import grouped, printable
-
-if TYPE_CHECKING:
-    pass
-
 
 _COPY = "Copy it again; if it was changed on purpose, remove the manifest"
 

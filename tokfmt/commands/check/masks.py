@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,9 +12,6 @@ from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import TokenReader
 from tokfmt.files.place import Place
 from tokfmt.model.readers import ContentReader
-
-if TYPE_CHECKING:
-    pass
 
 
 class Counted:

@@ -14,9 +14,7 @@ from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import Layout, TokenReader, largest_id, windows
 from tokfmt.core.tokenizer_ids import TokenizerIds, wrapped_bits
 from tokfmt.errors import TokfmtError
-from tokfmt.source.manifest import (
-    read_manifest,
-)
+from tokfmt.source.manifest import read_manifest
 from tokfmt.source.stored import Source
 
 if TYPE_CHECKING:
