@@ -322,7 +322,9 @@ def of_prefix(path: Place) -> Place:
     found = [path.with_name(path.name + format_.prefix) for format_ in prefixed]
     for format_ in prefixed:  # If the name implies a format, that format reports which file is missing.
         named = (path.with_name(path.name + suffix) for suffix in format_.suffixes)
-        found += [place for place in named if any(fnmatch.fnmatch(place.name, one) for one in format_.extensions)]
+        found += [
+            place for place in named if any(fnmatch.fnmatch(place.name, extension) for extension in format_.extensions)
+        ]
     return next((place for place in found if place.is_file()), path)
 
 

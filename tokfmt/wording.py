@@ -131,7 +131,7 @@ def html_table(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]
 
     def cells(tag: str, row: Sequence[object]) -> str:
         words = (f"{one:,}" if isinstance(one, int) else escape(str("" if one is None else one)) for one in row)
-        return "<tr>" + "".join(f"<{tag} style='text-align:left'>{one}</{tag}>" for one in words) + "</tr>"
+        return "<tr>" + "".join(f"<{tag} style='text-align:left'>{word}</{tag}>" for word in words) + "</tr>"
 
     lines = "".join(f"<div>{escape(note)}</div>" for note in notes)
     body = "".join(cells("td", row) for row in rows)

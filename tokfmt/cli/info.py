@@ -112,7 +112,7 @@ def _print_fleet(found: Fleet, below: str) -> None:
     from tokfmt.cli.table import Table
 
     odd = {(other.path, _OF_FACTS[one.fact]) for one in found.differences for other in one.others}
-    rows = [_cells(one) for one in found.datasets]
+    rows = [_cells(dataset) for dataset in found.datasets]
     for one, cells in zip(found.datasets, rows, strict=True):
         cells.update({name: f"{cells[name]}*" for name in cells if (one.path, name) in odd})
     total = found.total
@@ -126,14 +126,14 @@ def _print_fleet(found: Fleet, below: str) -> None:
     rows.append({name: sums.get(name, "") for name in _COLUMNS})
     aside = ["recipes and runs aside"] if total.datasets < len(found.datasets) else []
     aside += [f"without {len(found.errors):,} that cannot be read"] if found.errors else []
-    paths = [*(one.path for one in found.datasets), *(one.path for one in found.errors)]
+    paths = [*(dataset.path for dataset in found.datasets), *(error.path for error in found.errors)]
     names = [path.removeprefix(below) for path in paths]
     names.append(", ".join([f"total of {counted(total.datasets, 'dataset')}", *aside]))
     columns = [name for name in _COLUMNS if any(cells[name] not in ("", _DASH) for cells in rows)]
     console, is_terminal = terminal(), sys.stdout.isatty()
     for name in _DROPPED if is_terminal else ():
-        taken = sum(2 + max(len(one), *(len(cells[one]) for cells in rows)) for one in columns)
-        columns = [one for one in columns if one != name or taken + _NAME <= console.width]
+        taken = sum(2 + max(len(column), *(len(cells[column]) for cells in rows)) for column in columns)
+        columns = [column for column in columns if column != name or taken + _NAME <= console.width]
     last = len(columns)
     words = {k for k, name in enumerate(columns) if name in _WORDS} | {last}
     cut = [[*(cells[name] for name in columns), name] for cells, name in zip(rows, map(printable, names), strict=True)]

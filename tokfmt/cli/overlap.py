@@ -158,7 +158,7 @@ def _print(report: OverlapReport, *, quiet: bool) -> None:
     ]
     if found:
         tables.append(Table(("item", "n-grams found", "longest run", "documents", "first document"), found))
-    searched = [(one.path, f"{one.documents:,}", f"{one.hit_documents:,}") for one in report.corpora]
+    searched = [(corpus.path, f"{corpus.documents:,}", f"{corpus.hit_documents:,}") for corpus in report.corpora]
     tables.append(Table(("corpus", "documents", "hit"), searched))
     click.echo("\n\n".join("\n".join(table.lines()) for table in tables))
     if quiet:

@@ -114,7 +114,7 @@ def command(
             "--allow-loss has no effect without --explain. Add --explain, or use it when you read the recipe"
         )
     if output is not None:
-        for place in expanded(place_named(file.where, path) for one in file.sources for path in one.path):
+        for place in expanded(place_named(file.where, path) for source in file.sources for path in source.path):
             if place.is_local and not of_prefix(place).is_there():
                 raise FormatError(place, "no such file", remedy=f"{output} is not written. Correct the path")
         publish_text(output, in_toml(file), overwrite=overwrite)

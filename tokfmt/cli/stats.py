@@ -138,7 +138,7 @@ def command(
     if place is not None and report.datasets and not quiet:
         click.echo(f"wrote {printable(html)}", err=True)
     against = f"{baseline} (tolerance {tolerance.strip()})"
-    problems = [(one.path, str(one.error), "") for one in report.failures]
+    problems = [(failure.path, str(failure.error), "") for failure in report.failures]
     problems += [(one.path, one.message, f"{printable(one.path)}: ") for one in failed]
     problems += _by_dataset(changed, against)
     held = _held(len(expectations), {one.expected for one in failed}, baseline is not None and not changed, against)
@@ -172,7 +172,7 @@ def _write_page(report: StatsReport, place: Publisher, request: StatsRequest, wa
     from tokfmt.source.manifest import read_manifest
 
     given = {str(place): place for place in map(place_of, request.source.paths)}  # The report omits what is secret.
-    places = {one.path: given.get(one.path, place_of(one.path)) for one in report.datasets}
+    places = {dataset.path: given.get(dataset.path, place_of(dataset.path)) for dataset in report.datasets}
     paths = tuple(places.values())
     source = dataclasses.replace(request.source, paths=paths, allow_loss=frozenset(), recursive=False)
     findings = {}
@@ -183,7 +183,7 @@ def _write_page(report: StatsReport, place: Publisher, request: StatsRequest, wa
     prepared = {}
     if not source.ignore_manifest:
         prepared = {path: prepared_of(read_manifest(at).content.get("prepared")) for path, at in places.items()}
-    files = (file for one in report.datasets for file in registry.get(one.format).files(places[one.path]))
+    files = (file for dataset in report.datasets for file in registry.get(dataset.format).files(places[dataset.path]))
     place.readable = readable_by(files)  # the page shows their content
     with writing(place.destination):
         place.path.write_text(page(report, findings, prepared), "utf-8")

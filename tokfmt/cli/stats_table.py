@@ -76,7 +76,7 @@ def _one(found: Statistics, width: int) -> RenderableType:
 
 
 def _by_source(sources: Sequence[SourceTokens]) -> Sequence[str]:
-    rows = [(one.name, f"{one.tokens:,}", _percent(one.share), f"{one.samples:,}") for one in sources]
+    rows = [(source.name, f"{source.tokens:,}", _percent(source.share), f"{source.samples:,}") for source in sources]
     return Table(["source", "tokens", "share", "samples"], rows).lines()
 
 

@@ -113,18 +113,22 @@ class Fleet:
         heads = ("dataset", "format", "sequences", "tokens", "dtype", "separator", "first", "last", "largest ID")
         rows = [
             (
-                one.path,
-                one.format,
-                one.sequences,
-                one.tokens,
-                one.dtype,
-                *map(_word, (one.eos_id, *_ends(one))),
-                one.max_id,
+                dataset.path,
+                dataset.format,
+                dataset.sequences,
+                dataset.tokens,
+                dataset.dtype,
+                *map(_word, (dataset.eos_id, *_ends(dataset))),
+                dataset.max_id,
             )
-            for one in self.datasets
+            for dataset in self.datasets
         ]
-        notes = [f"{other.path}: {one.fact} {other.value}" for one in self.differences for other in one.others]
-        return html_table("fleet", heads, rows, [*notes, *(f"{one.path}: {one.message}" for one in self.errors)])
+        notes = [
+            f"{other.path}: {difference.fact} {other.value}"
+            for difference in self.differences
+            for other in difference.others
+        ]
+        return html_table("fleet", heads, rows, [*notes, *(f"{error.path}: {error.message}" for error in self.errors)])
 
 
 def _word(value: object) -> str | None:
@@ -243,17 +247,17 @@ def _total(every: Sequence[Overview]) -> Total:
 
     return Total(
         len(datasets),
-        summed(one.sequences for one in datasets),
-        summed(one.tokens for one in datasets),
-        summed(one.size_bytes for one in datasets),
-        sum(one.sequences is None or (one.tokens is None and one.layout != "text") for one in datasets),
+        summed(dataset.sequences for dataset in datasets),
+        summed(dataset.tokens for dataset in datasets),
+        summed(dataset.size_bytes for dataset in datasets),
+        sum(dataset.sequences is None or (dataset.tokens is None and dataset.layout != "text") for dataset in datasets),
     )
 
 
 def differences(datasets: Sequence[Overview]) -> Iterable[Difference]:
     """Yield each fact in which some datasets differ from more than half of those of which it is known."""
     for fact, of in _FACTS.items():
-        known = [(one, value) for one in datasets if (value := of(one)) is not None]
+        known = [(dataset, value) for dataset in datasets if (value := of(dataset)) is not None]
         if len(known) < _SEVERAL:
             continue
         usual, count = Counter(value for _, value in known).most_common(1)[0]

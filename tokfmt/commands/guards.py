@@ -72,7 +72,7 @@ class StoredFormat:
                 files = [*format_.files(url), *(one for one in format_.companions(url) if one.is_there())]
         keys = [str(one.get("key")) for one in manifest.objects]
         own = [key for key in keys if key == url.key or key.startswith((f"{url.key}/", f"{url.key}."))]
-        urls = [one for one in files if isinstance(one, Url)]
+        urls = [file for file in files if isinstance(file, Url)]
         return list(dict.fromkeys([*urls, *(Url(url.scheme, url.authority, key) for key in own)]))
 
     def strangers(self, url: Url, stated: str) -> str:

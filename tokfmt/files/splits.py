@@ -54,7 +54,7 @@ def _of_names(directory: Place, files: Sequence[Place], *, titled: bool) -> Spli
 
 def notes_on_splits(paths: Sequence[Place], *, titled: bool) -> Iterator[str]:
     """Yield a note if the names of files that were given one by one, or match a pattern, state several splits."""
-    above = next((one for one in paths[0].parents if all(one in path.parents for path in paths)), None)
+    above = next((parent for parent in paths[0].parents if all(parent in path.parents for path in paths)), None)
     splits = {} if above is None else _of_names(above, paths, titled=titled)
     if len(splits) > 1:
         each = ", ".join(f"{printable(name)} ({counted(len(some), 'path')})" for name, some in splits.items())
@@ -119,7 +119,8 @@ def _of_energon(listed: Place, directory: Place, files: Sequence[Place]) -> Spli
     splits: dict[str, list[Place]] = {}
     for name, file in names.items():
         of = next(
-            (key for key, patterns in named.items() if any(fnmatch.fnmatchcase(name, one) for one in patterns)), ""
+            (key for key, patterns in named.items() if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)),
+            "",
         )
         of = _EXCLUDED if any(fnmatch.fnmatchcase(name, one) for one in excluded) else of or _EXCLUDED
         splits.setdefault(of, []).append(file)

@@ -100,7 +100,7 @@ def index_of(file: File) -> Index:
         with suppress(FormatError, ProtobufError):
             (postscript,) = chunks_at(file, [begin], file.size)
             copies = [_numbers(record) for record in records_in(file.path, postscript)]
-            if len(copies) == 3 and all(one == copies[0] and one.get(2) == _MAGIC for one in copies):
+            if len(copies) == 3 and all(copy == copies[0] and copy.get(2) == _MAGIC for copy in copies):
                 stated = copies[0].get(1, 0)
     if stated is None:
         what = "has no postscript: it was cut, its writer was not closed, or it is another file of Riegeli"

@@ -379,9 +379,9 @@ def _with_columns(
     options: ReadOptions,
 ) -> Content:
     """Return what records hold, with the features beside the IDs that are read."""
-    roles = {one: one for one in content.others if kinds[one] == "integers"}
+    roles = {other: other for other in content.others if kinds[other] == "integers"}
     if content.field == TARGETS:  # what is stated of inputs is not of these
-        roles = {one.replace("targets_", "inputs_"): one for one in roles if not one.startswith(_PROMPTS)}
+        roles = {role.replace("targets_", "inputs_"): role for role in roles if not role.startswith(_PROMPTS)}
     first = content.field if options.field is None else ""
     names = columns_to_read(path, list(roles), options.loss_mask, first)
     rows = [
@@ -393,7 +393,7 @@ def _with_columns(
     late |= {_PROMPTS} if content.field == TARGETS else set()
     columns = {name: roles[name] for name in names}
     return content._replace(
-        others=[one for one in content.others if one not in columns.values()],
+        others=[other for other in content.others if other not in columns.values()],
         columns=columns,
         reading=Reading(options.loss_mask, pairs=are_pairs(names, rows), option="field"),
         late=frozenset(late) if options.field is None else frozenset(),

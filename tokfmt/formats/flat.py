@@ -676,7 +676,11 @@ def _as_stream(layout: FileLayout, overlap: int | None) -> FileLayout:
     if starts is None and entries is not None:
         starts = entries.offsets(0, entries.sequences)
     lengths = np.unique(np.diff(starts)) if starts is not None else np.empty(0, np.int64)
-    row = int(lengths[0]) if len(lengths) == 1 and not any(one.tokens % int(lengths[0] or 1) for one in extents) else 0
+    row = (
+        int(lengths[0])
+        if len(lengths) == 1 and not any(extent.tokens % int(lengths[0] or 1) for extent in extents)
+        else 0
+    )
     notes = layout.notes
     if overlap:
         if row <= overlap:
@@ -753,7 +757,7 @@ class FlatInspection(Inspection):
             return
         first = 0 if self.format.describes_tokens else 1  # Opening looked at the first file.
         others = widths_contradicted(self.layout.extents[first:_FILES], self.options, self.layout.starts)
-        yield from (Finding.of(one.code, one.error) for one in others)
+        yield from (Finding.of(other.code, other.error) for other in others)
         if self.layout.rows:
             yield from self._of_rows(how)
             return
@@ -1016,7 +1020,9 @@ class FlatFormat(Format):
         layout = certain(layout) if hints.allow_partial else layout
         if getattr(options, "rows", None) == "blocks":
             layout = _as_stream(layout, getattr(options, "overlap", None))
-        if not self.describes_tokens and not any(one.is_fatal and not one.accepted_by for one in layout.problems):
+        if not self.describes_tokens and not any(
+            problem.is_fatal and not problem.accepted_by for problem in layout.problems
+        ):
             problems = widths_contradicted(layout.extents[:1], options, layout.starts)
             layout = replace(layout, problems=[*layout.problems, *problems])
         layout = replace(layout, problems=self._of_files(layout))

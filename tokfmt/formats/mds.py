@@ -271,10 +271,10 @@ class Mds(ShardFormat):
         if (folder / INDEX).is_file():
             with suppress(FormatError):
                 whole = self.listing(folder / INDEX, options)
-                for one in whole.shards:
-                    if isinstance(one, Listed) and path.name in (form.name for form in one.forms):
-                        forms = [form for form in one.forms if form.name == path.name]
-                        return folder, replace(whole, shards=[replace(one, forms=forms)], problems=())
+                for shard in whole.shards:
+                    if isinstance(shard, Listed) and path.name in (form.name for form in shard.forms):
+                        forms = [form for form in shard.forms if form.name == path.name]
+                        return folder, replace(whole, shards=[replace(shard, forms=forms)], problems=())
         return folder, _listing([(path, _own_entry(path))], options)
 
     def known_lengths(self, one: Listed, file: File) -> Ids | None:

@@ -273,7 +273,7 @@ class Megatron(FlatFormat):
         found += [one for one in files_named(path, _OF_A_KEY) if known and one not in known]
         texts = {one.stem for one in found}  # Labels belong to the tokens beside them.
         labels = (one for one in found if _LABELS.fullmatch(one.stem) and _text_of(one.stem) in texts)
-        owned = {one for one in labels if _has_labels(one)}
+        owned = {label for label in labels if _has_labels(label)}
         return [one for one in found if one not in owned]
 
     def files(self, path: Place) -> list[Place]:
@@ -281,7 +281,7 @@ class Megatron(FlatFormat):
             own = super().files(path)
             at_hand = path.is_local or path.is_dir()  # else a store would be asked for each file that is opened
             labels = (self.labels(one) for one in own if at_hand and one.suffix == self.suffixes[0])
-            own += [file for one in labels if one is not None for file in self.names(one)]
+            own += [file for label in labels if label is not None for file in self.names(label)]
             beside = [path / name for name in (LISTED, SIZES) if (path / name).is_file()] if path.is_dir() else []
             return [*own, *(one for one in beside if one.name == SIZES or _lists_only(one, own))]
         return [path, *self.named(path)]
@@ -322,7 +322,7 @@ class Megatron(FlatFormat):
         if not hints.few_sequences:
             return hints
         indexes = [self.names(file)[1] for path in paths for file in self.members(path)]
-        return hints._replace(few_sequences=sum(one.status().size for one in indexes if one.is_file()) > _LONG)
+        return hints._replace(few_sequences=sum(index.status().size for index in indexes if index.is_file()) > _LONG)
 
     def open_tokens(self, path: Place, hints: Hints) -> File:
         """See `FlatFormat.open_tokens`. Parts of a .bin beside its .idx are named."""
@@ -358,7 +358,7 @@ class Megatron(FlatFormat):
 
     def _labels_of(self, layout: FileLayout) -> Place | None:
         """Return the file of labels of a token file, if there is one. Their writer stores both as int32."""
-        first = next((one for one in layout.extents if one.dtype == np.dtype("<i4")), None)
+        first = next((extent for extent in layout.extents if extent.dtype == np.dtype("<i4")), None)
         return None if first is None else self.labels(first.file.path)
 
     def labels(self, path: Place) -> Place | None:
@@ -387,7 +387,7 @@ def _labeled(layout: FileLayout, labels: Place, index: Place, options: ReadOptio
     """Return the layout of tokens with the labels of GPT-NeoX beside them: -100 where a token does not count."""
     with closing(open_file(index)) as opened:
         beside = pair_layout(open_file(labels), opened, replace(options, dtype=None))
-    mine, theirs = ([one.tokens for one in each.extents] for each in (layout, beside))
+    mine, theirs = ([extent.tokens for extent in each.extents] for each in (layout, beside))
     wrong = [problem for problem in beside.problems if problem.is_fatal]
     starts, others = (offsets_of([]) if each.starts is None else each.starts for each in (layout, beside))
     if not wrong and (mine != theirs or not np.array_equal(starts, others)):

@@ -295,9 +295,11 @@ class RecordFiles(RecordReader):
 
 def _column(values: Sequence[NDArray[np.int64] | None]) -> Column:
     """Return a column of rows, of which some may have no value."""
-    there = [np.empty(0, np.int64) if one is None else one for one in values]
+    there = [np.empty(0, np.int64) if value is None else value for value in values]
     joined = np.concatenate(there) if there else np.empty(0, np.int64)
-    return Column(joined, offsets_of([len(one) for one in there]), np.array([one is not None for one in values], bool))
+    return Column(
+        joined, offsets_of([len(one) for one in there]), np.array([value is not None for value in values], bool)
+    )
 
 
 def _raise(error: FormatError) -> None:

@@ -262,7 +262,7 @@ class ShardFormat(FlatFormat):
         found = [path / INDEX]
         with suppress(FormatError):  # The reader reports it.
             shards = self.listing(path / INDEX, self.read_options()).shards
-            for forms in [one.forms for one in shards if isinstance(one, Listed)]:
+            for forms in [shard.forms for shard in shards if isinstance(shard, Listed)]:
                 places = [inside(path, form.name) for form in forms]
                 found += [place for place in places if place.is_file()][:1]
         return list(dict.fromkeys(found))
@@ -285,9 +285,9 @@ class ShardFormat(FlatFormat):
     def _laid(self, path: Place, options: Any, hints: Hints, *, few: bool) -> FileLayout:
         folder, listing = self.located(path, options)
         if "loss-mask" in hints.allow_loss:
-            shards = [one if isinstance(one, Problem) else _unmasked(one) for one in listing.shards]
+            shards = [shard if isinstance(shard, Problem) else _unmasked(shard) for shard in listing.shards]
             listing = replace(listing, shards=shards)
-        listed = [form.name for one in listing.shards if isinstance(one, Listed) for form in one.forms]
+        listed = [form.name for shard in listing.shards if isinstance(shard, Listed) for form in shard.forms]
         own = set(map(str, listed))
         files = [file for file in self.files(path) if file.name != INDEX]
         spare = [file for file in files if str(file.relative(folder)) not in own]

@@ -602,7 +602,9 @@ def _look_at(shared: tuple[TokenReader, Path, FilterChain], interval: tuple[int,
         sieve.judge_tokens(part, batch, of_text=False)
         if sieve.hashed:
             contents = (np.ascontiguousarray(sequence, "<u4").data for sequence in batch)
-            words = np.frombuffer(b"".join(xxh3_128_digest(one, seed=1) for one in contents), "<u8").reshape(-1, 2)
+            words = np.frombuffer(b"".join(xxh3_128_digest(content, seed=1) for content in contents), "<u8").reshape(
+                -1, 2
+            )
             part["high"], part["low"] = words[:, 0], words[:, 1]
         done += len(lengths)
     with open(path, "r+b") as file:

@@ -768,7 +768,7 @@ def _one_division(
     """
     flags = {name: rows.of_ids(some, begins[name]) for name, some in dividing.items()}
     found: Flags = np.logical_or.reduce([rows.opens, *flags.values()])
-    if any(not np.array_equal(one | rows.opens, found) for one in flags.values()):
+    if any(not np.array_equal(flag | rows.opens, found) for flag in flags.values()):
         wanted, names = _first_of_each(found, ~excluded), " and ".join(flags)
         other = [
             (_first_of_each(flags[name] | rows.opens, ~excluded) != wanted) & np.repeat(some, rows.sizes)

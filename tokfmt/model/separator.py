@@ -101,7 +101,7 @@ def sample_ends(axis: Axis, spans: Spans, runs: Runs | None = None, most: int = 
         if len(extents) == 1:
             ((starts, stops),) = extents
         else:
-            starts, stops = (np.concatenate([_NOTHING, *(one[k] for one in extents)]) for k in (0, 1))
+            starts, stops = (np.concatenate([_NOTHING, *(extent[k] for extent in extents)]) for k in (0, 1))
         places, held = np.cumsum(stops - starts), stops > starts
         if spans.tiles and at_once and places[-1:].sum() <= _HELD:
             wanted = [(int(begins[0]), int(ends[-1])) for begins, ends in extents]

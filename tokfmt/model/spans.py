@@ -462,13 +462,13 @@ class Chain(Spans):
         """Hold the spans and the axis of each dataset. The axes are those of the joined axis."""
         self.spans, self._axes = list(spans), list(axes)
         self._shifts = offsets_of([axis.length for axis in axes])
-        self.presumes, self.checked = (all(getattr(one, name) for one in spans) for name in ("presumes", "checked"))
-        self.usual = spans[0].usual if len({one.usual for one in spans}) == 1 else None
+        self.presumes, self.checked = (all(getattr(span, name) for span in spans) for name in ("presumes", "checked"))
+        self.usual = spans[0].usual if len({span.usual for span in spans}) == 1 else None
 
     @cached_property
     def seamless(self) -> bool:  # type: ignore[override]
         """Each dataset takes its whole axis."""
-        if self.usual is None or not all(one.seamless for one in self.spans):
+        if self.usual is None or not all(span.seamless for span in self.spans):
             return False
         held = [(one, axis.length) for one, axis in zip(self.spans, self._axes, strict=False) if one.count]
         return len(held) == len(self.spans) and all(
@@ -476,12 +476,12 @@ class Chain(Spans):
         )
 
     def after_reading(self) -> Spans:
-        return Chain([one.after_reading() for one in self.spans], self._axes)
+        return Chain([span.after_reading() for span in self.spans], self._axes)
 
     @cached_property
     def firsts(self) -> Offsets:
         """The number of the first sequence of each dataset, and of all: int64[datasets + 1]."""
-        return offsets_of([one.count for one in self.spans])
+        return offsets_of([span.count for span in self.spans])
 
     @cached_property
     def count(self) -> int:  # type: ignore[override]

@@ -96,7 +96,9 @@ def find_sources(
 
 def without_named(datasets: Sequence[SourceFiles]) -> list[SourceFiles]:
     """Return the datasets below a directory without those that a list or a recipe among them names."""
-    by = [frozenset() if one.path.is_dir() else frozenset(one.format.named(one.path)) for one in datasets]
+    by = [
+        frozenset() if dataset.path.is_dir() else frozenset(dataset.format.named(dataset.path)) for dataset in datasets
+    ]
     every = frozenset[Place]().union(*by)
     return [one for one, own in zip(datasets, by, strict=True) if every.isdisjoint({one.path, *one.files} - own)]
 

@@ -352,7 +352,7 @@ def _stated_lead(manifests: Sequence[Manifest]) -> int | None:
 
 
 def _check_all_rows(manifests: Sequence[Manifest]) -> None:
-    rows, others = ([one.path for one in manifests if one.rows is stated] for stated in (True, False))
+    rows, others = ([manifest.path for manifest in manifests if manifest.rows is stated] for stated in (True, False))
     if others:
         problem = f"states that each sample is a sequence, and {printable(others[0].name)} does not"
         remedy = "Read them one by one, or join the samples with --from-opt view=documents"

@@ -158,7 +158,7 @@ def open_dataset(
             stored,
             stated or Separator(None),
             (*ignored, *written, *said, *unused, *_notes(files, request, info, manifests)),
-            tokenizers=(info.made_by,) if format_.is_computed else tuple(one.tokenizer for one in manifests),
+            tokenizers=(info.made_by,) if format_.is_computed else tuple(manifest.tokenizer for manifest in manifests),
             left_out=tuple(one.left_out for one in files if one.left_out),
             damage=damage,
             bos_id=request.bos if isinstance(request.bos, int) else None,
@@ -254,9 +254,9 @@ def _any_whole(reader: TokenReader) -> bool:
 
 def _datasets(files: Sequence[SourceFiles]) -> list[Sequence[SourceFiles]]:
     """Group sources to datasets: files of a format with `joins_files` are one dataset, and each directory is one."""
-    if len(files) < 2 or not files[0].format.joins_files or any(one.format is not files[0].format for one in files):
-        return [[one] for one in files]
-    return [[one] for one in files] if any(one.path.is_dir() for one in files) else [files]
+    if len(files) < 2 or not files[0].format.joins_files or any(file.format is not files[0].format for file in files):
+        return [[file] for file in files]
+    return [[file] for file in files] if any(file.path.is_dir() for file in files) else [files]
 
 
 def hints_of(
@@ -381,7 +381,7 @@ def _with_separator(
         few=reading.few_sequences,
         max_sequences=reading.max_sequences,
         beside=reading.beside,
-        bare=any(isinstance(one, dict) and bool(one.get("bare")) for one in counts),
+        bare=any(isinstance(count, dict) and bool(count.get("bare")) for count in counts),
     )
     made_labels = all(manifest.made_labels for manifest in manifests)
     notes = (*notes, *separator.guess)

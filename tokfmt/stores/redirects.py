@@ -138,7 +138,7 @@ def is_private(host: str) -> bool:
         addresses = socket.getaddrinfo(host, None)
     except (OSError, UnicodeError):
         return False
-    return not all(_is_public(str(one[4][0])) for one in addresses)
+    return not all(_is_public(str(address[4][0])) for address in addresses)
 
 
 def _is_public(text: str) -> bool:

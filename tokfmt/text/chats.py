@@ -81,7 +81,7 @@ def template_of(tokenizer: str, source: object, settings: Sequence[Mapping[str, 
         raise TokenizerError(tokenizer, f"{what}. Save one as chat_template.jinja beside its tokenizer.json")
     tokens = dict[str, str]()
     for name in NAMED_TOKENS:
-        values = [one[name] for one in settings if name in one]
+        values = [setting[name] for setting in settings if name in setting]
         value = values[0].get("content") if values and isinstance(values[0], dict) else next(iter(values), None)
         if isinstance(value, str):
             tokens[name] = value

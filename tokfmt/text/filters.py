@@ -418,7 +418,7 @@ def _kind(character: str) -> int:
 def characters_at(codes: NDArray[np.uint8], at: NDArray[np.int64]) -> NDArray[np.uint32]:
     """Return the code points of UTF-8 characters of two to four bytes that begin at `at`."""
     first, *others = (codes[at + k].astype(np.uint32) for k in range(3))
-    second, third = (one & 0x3F for one in others)
+    second, third = (other & 0x3F for other in others)
     found = np.where(first < 0xE0, (first & 0x1F) << 6 | second, (first & 0x0F) << 12 | second << 6 | third)
     long = np.flatnonzero(first >= 0xF0)
     found[long] = (first[long] & 0x07) << 18 | second[long] << 12 | third[long] << 6 | codes[at[long] + 3] & 0x3F

@@ -130,7 +130,7 @@ class CheckReport:
     def _repr_html_(self) -> str:
         """Return a table with a row per finding, for notebooks."""
         severities = ", ".join(counted(count, name) for name, count in self.severities.items()) or "no findings"
-        rows = [(one.severity, one.code, one.offset, one.message) for one in self.findings]
+        rows = [(finding.severity, finding.code, finding.offset, finding.message) for finding in self.findings]
         return html_table(f"check {self.path}: {severities}", ("severity", "code", "byte", "finding"), rows, self.notes)
 
     def add(self, findings: Iterable[Finding], meanings: Mapping[str, Code]) -> None:
@@ -146,7 +146,7 @@ class CheckReport:
 
     def remark(self, notes: Iterable[str]) -> None:
         """Set the notes, without those that repeat a finding."""
-        self.notes = tuple(note for note in notes if not any(one.message in note for one in self.findings))
+        self.notes = tuple(note for note in notes if not any(finding.message in note for finding in self.findings))
 
     @property
     def errors(self) -> int:
@@ -480,7 +480,9 @@ class _Checking:
             if self.deep and (vocabulary is not None or searches or not reader.is_split):
                 max_id = yield from self._walked(reader, vocabulary, searches)
             if "TF945" in self.result.counts:
-                self.result.doubled = next((one.eos_id for one in searches if isinstance(one, Endings)), info.eos_id)
+                self.result.doubled = next(
+                    (search.eos_id for search in searches if isinstance(search, Endings)), info.eos_id
+                )
             yield from lead_findings(self.path, source, self.handle) if self.deep else ()
             bare = behind_bos(source, self.handle, self.progress.note)
             if self.handle is not None and vocabulary is not None and bare.axis is not None:

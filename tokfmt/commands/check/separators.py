@@ -202,7 +202,7 @@ def _beginnings(dataset: Dataset) -> tuple[Tokens, int | None]:
     count, run = len(dataset), _LOOKED_AT // _BEGUN
     firsts = np.unique(np.linspace(0, max(count - run, 0), _BEGUN).astype(np.int64)).tolist()
     extents = [dataset.contents(first, min(first + run, count)) for first in firsts]
-    starts, lengths = np.concatenate([(one[0], one[1] - one[0]) for one in extents], axis=1)
+    starts, lengths = np.concatenate([(extent[0], extent[1] - extent[0]) for extent in extents], axis=1)
     read = np.minimum(lengths, _BEGUN_TOKENS)
     tokens, stops = dataset.axis.gather(starts, read), np.cumsum(read)
     full = read > 0

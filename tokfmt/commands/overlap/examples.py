@@ -86,7 +86,7 @@ def _documents(shown: Shown, examples: Sequence[Example]) -> dict[Example, tuple
     found = dict[Example, tuple[tuple[int, int], Parts]]()
     for corpus, group in itertools.groupby(sorted(examples, key=itemgetter(1, 2)), key=itemgetter(1)):
         of_corpus, reader = list(group), shown.readers[corpus]
-        numbers = list(dict.fromkeys(one.sequence for one in of_corpus))
+        numbers = list(dict.fromkeys(example.sequence for example in of_corpus))
         each = itertools.groupby(of_corpus, key=itemgetter(2))
         for content, (_, those) in zip(_contents(reader, numbers), each, strict=True):
             found |= {one: _document(shown, one, content) for one in those}
@@ -147,5 +147,5 @@ def _of_text(text: str, first: int, length: int) -> Parts:
 def _of_ids(ids: Tokens, first: int, length: int, handle: TokenizerHandle | None) -> Parts:
     stop, decoder = first + length, None if handle is None else handle.decoder(lenient=True)
     parts = ids[max(0, first - _TOKENS) : first], ids[first:stop], ids[stop : stop + _TOKENS]
-    shown = [one.tolist() if decoder is None else decoder.decode(one) for one in parts]
+    shown = [part.tolist() if decoder is None else decoder.decode(part) for part in parts]
     return dict(zip(("before", "match", "after"), shown, strict=True))

@@ -106,7 +106,7 @@ def _overlap(request: OverlapRequest, progress: Progress, *, every_end: bool) ->
         files = find_sources(asked, listing=listing)
         before = snapshot(files)
         reading = Reading(handle, request.jobs, progress)
-        corpora = [open_dataset(asked.accepting(READS["overlap"]), reading, [one]) for one in files]
+        corpora = [open_dataset(asked.accepting(READS["overlap"]), reading, [file]) for file in files]
     how = comparison_of(request.rules.by, [*corpora, *evals], handle)
     notes = [f"{source.paths[0]}: {note}" for source in (*corpora, *evals) for note in source.notes]
     readers = [how.readable(source) for source in corpora]
@@ -288,4 +288,4 @@ def _documents(source: Source, corpus: int, regions: Sequence[_Region], totals: 
     """Return the number of documents of a dataset; of a task, those that it read."""
     if not isinstance(source.reader, RecordReader):
         return source.reader.info.sequences
-    return sum(totals.counts.get(one.number, 0) for one in regions if one.corpus == corpus)
+    return sum(totals.counts.get(region.number, 0) for region in regions if region.corpus == corpus)

@@ -451,7 +451,7 @@ class StatsReport:
                 )
             )
         notes = [
-            *(f"{one.path}: {one.error}" for one in self.failures),
+            *(f"{failure.path}: {failure.error}" for failure in self.failures),
             *(f"{one.path}: {one.message}" for one in self.unmet),
         ]
         return html_table("stats", heads, rows, notes)
@@ -461,7 +461,9 @@ class StatsReport:
         heading = {"schema": f"tokfmt.stats/{SCHEMA_VERSION}", "schema_version": SCHEMA_VERSION}
         if not self.several:
             return {**heading, **self.datasets[0].as_json()}
-        errors = [FailedDataset(one.path, type(one.error).__name__, str(one.error)) for one in self.failures]
+        errors = [
+            FailedDataset(failure.path, type(failure.error).__name__, str(failure.error)) for failure in self.failures
+        ]
         return {**heading, **plain(SeveralStatistics(self.datasets, self.total, errors))}
 
 
@@ -592,7 +594,7 @@ def read_baseline(path: str | os.PathLike[str]) -> list[Document]:
             remedy="tokfmt stats --json writes a baseline",
         )
     datasets = content.get("datasets", [content])
-    return [one for one in datasets if isinstance(one, dict)] if isinstance(datasets, list) else []
+    return [dataset for dataset in datasets if isinstance(dataset, dict)] if isinstance(datasets, list) else []
 
 
 def deviations(report: StatsReport, baseline: list[Document], tolerance: float) -> list[Unmet]:

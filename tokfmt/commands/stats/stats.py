@@ -313,7 +313,9 @@ class _Run:
         kept = [store for store in stores if store is not None]
         if len(kept) < len(stores):
             raise OptionError(TOO_MANY_MEMBERS)
-        to.readable = readable_by(file for one in sources for path in one.paths for file in one.format.files(path))
+        to.readable = readable_by(
+            file for source in sources for path in source.paths for file in source.format.files(path)
+        )
         with writing(to.destination), open(to.path, "w", encoding="utf-8") as file:
             write_groups(file, groups_of(kept), datasets)
 
@@ -678,7 +680,7 @@ def _tree(source: Source) -> Sequence[TreeRow]:
 
 def _ratio(size: int, tokens: int, subjects: Sequence[Subject]) -> float | None:
     """Return bytes per token; None if the files also hold other splits, and for recipes, which hold no tokens."""
-    unknown = any(one.axis.info.other_splits or one.source.format.is_computed for one in subjects)
+    unknown = any(subject.axis.info.other_splits or subject.source.format.is_computed for subject in subjects)
     return size / tokens if tokens and not unknown else None
 
 

@@ -778,7 +778,7 @@ def _agree(block: Message | None, message: Message | None) -> bool:
 
 def _heads(blocks: Sequence[Message]) -> list[tuple[int, int]]:
     """Return the byte ranges of the metadata of messages, to request them side by side."""
-    return [(one.begin, one.begin + one.head) for one in blocks if one.head <= _SCHEMA_BYTES]
+    return [(block.begin, block.begin + block.head) for block in blocks if block.head <= _SCHEMA_BYTES]
 
 
 def _field(data: bytes, table: int, number: int) -> int:
@@ -1145,7 +1145,11 @@ def agreed(containers: Sequence[Container], options: ReadOptions) -> Column:
                     raise UnsupportedError(here.path, what, found=listed)
     if TARGETS in column.columns:
         column = column._replace(are_completions=_are_completions(containers, column))
-    groups = [(one, group) for one in containers for group in one.groups] if ATTENTION in column.columns else []
+    groups = (
+        [(container, group) for container in containers for group in container.groups]
+        if ATTENTION in column.columns
+        else []
+    )
     facts = [one.facts(group, ATTENTION) for one, group in groups]
     if groups and all(fact.low == 1 == fact.top for fact in facts):  # The footers state that it excludes nothing.
         return column._replace(columns=tuple(name for name in column.columns if name != ATTENTION))

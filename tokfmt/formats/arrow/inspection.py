@@ -134,7 +134,11 @@ class ColumnsInspection(Inspection):
         )
         rows = Rows(hundred, column, reading)
         labels = dict[Place, tuple[OtherLabels, Contradictions]]()
-        groups = [(one, group) for one in self.containers for group in (one.groups if how.deep else one.groups[:1])]
+        groups = [
+            (container, group)
+            for container in self.containers
+            for group in (container.groups if how.deep else container.groups[:1])
+        ]
 
         for item, looked in zip(groups, how.spread(partial(_looked_at, rows), groups), strict=True):
             seen = (yield from _problems(rows, item)) if looked is None else looked

@@ -213,7 +213,11 @@ class ColumnReader(RowsReader):
         reading = reading_of(containers, column, options, hints.eos_id)
         rows, names = Rows(hundred, column, reading, hints.allow_loss), rule.dividing(column.beside)
         others = [name for name in column.beside if name not in (names or ())]
-        facts = [(one, group, one.facts(group, column.name)) for one in containers for group in one.groups]
+        facts = [
+            (container, group, container.facts(group, column.name))
+            for container in containers
+            for group in container.groups
+        ]
         all_there = all(
             (name not in others or there.all_there) and (name in rule.PER_DOCUMENT or there.values == fact.values)
             for one, group, fact in facts
@@ -329,10 +333,10 @@ class TextReader(TextRecords):
         lost: tuple[Loss, ...],
     ) -> None:
         self.containers, self.column, self.allow_loss = containers, column, hints.allow_loss
-        self._firsts = offsets_of([sum(group.rows for group in one.groups) for one in containers])
+        self._firsts = offsets_of([sum(group.rows for group in container.groups) for container in containers])
         self._columns = (column.name, *column.beside)
         is_chat = column.chats or bool(column.pairs)
-        sizes = [sum(self._size(one, group) for group in one.groups) for one in containers]
+        sizes = [sum(self._size(container, group) for group in container.groups) for container in containers]
         if "null-rows" not in hints.allow_loss:
             self._refuse_nulls()
         notes = unread(containers, column)

@@ -101,7 +101,7 @@ def _is_array(probe: Probe) -> bool:
 def _is_example(group: Probe) -> bool:
     """Return whether a group calls its array `tokens`, as the documentation's example does, and states their bound."""
     attributes = (group.entry(name) for name in (".zattrs", "zarr.json") if "tokens" in group.entries)
-    return any(one is not None and b'"max_token_id"' in one.head for one in attributes)
+    return any(attribute is not None and b'"max_token_id"' in attribute.head for attribute in attributes)
 
 
 def _inside(path: Place) -> Probe | None:

@@ -347,7 +347,7 @@ def _of_ids(
         keys,
         inferred,
         columns,
-        tuple(one for one in columns if one in there or one == name),
+        tuple(column for column in columns if column in there or column == name),
         (
             *(() if choice is None else (name for name in COUNTING if name not in (*chosen, *others))),
             *(name for name in ALL_POSITIONS if name in nested),
