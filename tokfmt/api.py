@@ -530,6 +530,7 @@ def stats(
     sample: int | None = None,
     seed: int = 0,
     select: Selection = None,
+    step: Selection = None,
     seq_len: int | None = None,
     vocab_size: int | None = None,
     expect: str | Iterable[str] = (),
@@ -557,6 +558,7 @@ def stats(
         seed: Seed that draws the sequences if `sample` is given.
         select: Samples of a recipe or a run, `A:B`, a slice or a range (default: all). Then only their tokens are
             counted, by source, from indexes and order files alone: `report.datasets[i].sources`.
+        step: Steps of a run, `A:B`, a slice or a range, whose tokens are counted in the same way.
         seq_len: Tokens per sample, to compute the cost of packing (default: not computed).
         vocab_size: Size of the vocabulary that the token IDs are compared with (default: that of the tokenizer).
         expect: Expectations, such as "max_id < 50257", one or several. `report.unmet` lists those that do not hold.
@@ -589,6 +591,7 @@ def stats(
                 sample=count("sample", sample),
                 seed=seed,
                 select=selection_words(select),
+                step=selection_words(step),
                 jobs=count("jobs", jobs),
             )
         )

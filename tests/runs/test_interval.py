@@ -103,6 +103,26 @@ def test_a_stretch_counts_its_own_samples():
     ]
 
 
+def test_steps_are_those_of_the_run(tmp_path):
+    """`--step` counts from the run, wherever the stretch began; `--select` from its first sample."""
+    home = RUNS / "megatron_core"
+    cache, options = home / "cache_blend", {"root": home, "batch_size": 8}
+    one = counted(cache, "160:184", *words_of(options))
+    for consumed in (0, 160):
+        done = commands.run("stats", cache, "--step", "20:23", "--json", *words_of({**options, "consumed": consumed}))
+        assert json.loads(done.stdout)["sources"] == one["sources"]
+    found = tokfmt.stats(cache, options={"root": str(home), "batch_size": 8, "consumed": 160}, step=20)
+    assert found.datasets[0].sequences == 8
+    for words, options, said in (
+        (["19"], {"batch_size": 8, "consumed": 160}, "20 to 44"),
+        (["45:"], {"batch_size": 8}, "0 to 44"),
+        (["3"], {}, "batch_size="),
+        (["3", "--select", "0:3"], {"batch_size": 8}, "--select"),
+    ):
+        done = commands.run("stats", cache, "--step", *words, *words_of({"root": home, **options}), check=2)
+        assert said in done.stderr
+
+
 def test_padding_is_no_token():
     """Samples of whole documents: `info` and an interval count what is read, `stats` finds the same by reading."""
     run = tokfmt.open(NEOX / "data", format="run", options=OVERFLOW)

@@ -86,6 +86,16 @@ def test_a_description_in_toml(tmp_path):
     assert len(tokfmt.open(file)) == 360
 
 
+def test_a_check_says_that_it_did_not_compare_the_order():
+    """Sizes fit, and the order is another one: only a deep check can see it."""
+    home = RUNS / "megatron_core"
+    said = [
+        commands.run("check", *words, home / "cache_blend", *words_of({"root": home}), check=0).stderr
+        for words in ([], ["--deep"])
+    ]
+    assert ["not compared" in one for one in said] == [True, False]
+
+
 @pytest.mark.parametrize(
     ("text", "code", "word"),
     [

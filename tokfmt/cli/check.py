@@ -187,7 +187,8 @@ def _conclude(report: Any, *, quiet: bool, repaired: bool) -> None:
         return
     size = "" if report.sequences is None else f", {counted(report.sequences, 'sequence')}"
     size += "" if report.tokens is None else f", {counted(report.tokens, 'token')}"
-    hint = "" if report.deep else " (--deep reads every token)"
+    left = "--deep reads every token" if report.dataset is None else report.dataset.format.left_to_deep
+    hint = "" if report.deep else f" ({left})"
     click.echo(f"{printable(report.path)}: {report.format}{size}: {what or 'no findings'}{hint}", err=True)
 
 

@@ -61,6 +61,7 @@ _EPILOG = examples(
     "--sample", type=Count(1), metavar="N", help="Read about N sequences of each PATH, and estimate the values."
 )
 @click.option("--select", metavar="A:B", help="Count tokens by source in these samples of a recipe or a run.")
+@click.option("--step", metavar="A:B", help="Count tokens by source in these steps of a run.")
 @click.option(
     "--seed",
     type=Count(0),

@@ -447,6 +447,7 @@ class Format(ABC):
         can_stream: The concatenation of its files is a valid stream, so `-` can be the destination.
         is_computed: A dataset is computed from other datasets, to which its files refer.
         read_only: tokfmt does not write this format.
+        left_to_deep: What only `check --deep` does, in words.
         entries: Patterns of the names of files without which no reader opens the dataset, in the order in which they
             appear in a store, after all other files.
         takes_lines: It stores JSON lines. Lines of a source are copied with all their fields.
@@ -472,6 +473,7 @@ class Format(ABC):
     can_stream: ClassVar[bool] = False
     is_computed: ClassVar[bool] = False
     read_only: ClassVar[bool] = False
+    left_to_deep: ClassVar[str] = "--deep reads every token"
     entries: ClassVar[tuple[str, ...]] = ()
     takes_lines: ClassVar[bool] = False
     stores_rows: ClassVar[bool] = False

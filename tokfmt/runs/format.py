@@ -74,6 +74,7 @@ class RunFormat(Format):
     title = "training runs of other frameworks, in the order in which they read samples"
     is_computed = read_only = True
     has_splits = True  # order files of several splits are in one folder
+    left_to_deep = "the order of files was not compared: --deep compares it, and reads every token"
     stores = "samples, in the order in which a run read them"
     read_options = LazyAttribute("tokfmt.runs.facts", "ReadOptions")
     write_options = WriteOptions

@@ -159,11 +159,7 @@ class Batches:
 
     def samples_of(self, step: int) -> tuple[int, int]:
         """Return the samples `first <= k < last` of a step."""
-        if not self._sizes:
-            raise OptionError(
-                "the batch size of this run is in none of its files (it is in the run's arguments). Add --batch-size B",
-                name="batch_size",
-            )
+        self._check_known()
         place = max(k for k, (first, _) in enumerate(self._firsts) if first <= step)
         first, sample = self._firsts[place]
         begin = sample + (step - first) * self._sizes[place][1]
@@ -171,9 +167,18 @@ class Batches:
 
     def step_of(self, sample: int) -> int:
         """Return the step that read a sample."""
+        self._check_known()
         place = max(k for k, (_, first) in enumerate(self._firsts) if first <= sample)
         step, first = self._firsts[place]
         return step + (sample - first) // self._sizes[place][1]
+
+    def _check_known(self) -> None:
+        if not self._sizes:
+            raise OptionError(
+                "the batch size of this run is in none of its files (it is in the run's arguments). Add --from-opt "
+                "batch_size=B",
+                name="batch_size",
+            )
 
 
 def _threshold(entry: str) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.base.options import parse_count
 from tokfmt.core.loss_mask import IGNORED
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import (
@@ -164,13 +165,25 @@ class RunReader(TokenReader):
             raise OptionError(f"step {step:,} is not in this stretch of the run, {self.stretch()}", name="step")
         return taken
 
-    def interval(self, selection: str, path: Place) -> tuple[int, int]:
-        """Return the samples that `A:B` selects, counted from the first one of the stretch: some, or an error."""
-        first, last = parse_selection(selection, self.info.sequences, [path])
+    def interval(self, selection: str, path: Place, *, of_steps: bool = False) -> tuple[int, int]:
+        """Return the sequences that `A:B` selects, counted from the first sample of the stretch, or in steps of the
+        run: some, or an error.
+        """
+        order, count = self.order, self.info.sequences
+        there = f"which has the sequences 0 to {count - 1:,}, counted from its first sample"
+        if of_steps:
+            known = tuple(map(order.batches.step_of, (order.first, order.count - 1)))
+            begin, colon, end = selection.partition(":")
+            steps = parse_selection(f"{begin}:{end}" if colon else f"{begin}:{parse_count(begin) + 1}", known[1] + 1)
+            samples = (order.batches.samples_of(step)[0] - order.first for step in steps)
+            first, last = (min(max(sample, 0), count) for sample in samples)
+            there = f"which has the steps {known[0]:,} to {known[1]:,}"
+        else:
+            first, last = parse_selection(selection, count, [path])
         if first == last:
-            there = f"which has 0 to {self.info.sequences - 1:,}, counted from its first one"
-            what = f"--select {printable(selection)} takes no sample of this stretch of the run, {there}"
-            raise OptionError(f"{printable(path)}: {what}", name="select")
+            option = "step" if of_steps else "select"
+            what = f"--{option} {printable(selection)} takes no sample of this stretch of the run, {there}"
+            raise OptionError(f"{printable(path)}: {what}", name=option)
         return first, last
 
     def stretch(self) -> str:

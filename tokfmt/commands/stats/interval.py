@@ -1,4 +1,4 @@
-"""Count the tokens of each source in samples of a recipe or a run (`tokfmt stats --select`), without a read of them."""
+"""Count tokens by source in samples of a recipe or a run (`tokfmt stats --select`, `--step`), without reading any."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tokfmt.wording import printable
 _WINDOW = 1 << 14  # samples whose parts are held at once
 
 
-def interval_statistics(source: Source, size: int, select: str, progress: Progress) -> Statistics:
-    """Return the statistics of an interval of samples that indexes and order files give."""
+def interval_statistics(source: Source, size: int, interval: str, progress: Progress, *, of_steps: bool) -> Statistics:
+    """Return the statistics of an interval of samples, or of steps of a run, that indexes and order files give."""
     reader: TokenReader = source.reader  # type: ignore[assignment]
     if not isinstance(reader, (Samples, RunReader)):
         raise OptionError(
@@ -30,9 +30,11 @@ def interval_statistics(source: Source, size: int, select: str, progress: Progre
             name="select",
         )
     if isinstance(reader, RunReader):
-        first, last = reader.interval(select, source.paths[0])
+        first, last = reader.interval(interval, source.paths[0], of_steps=of_steps)
+    elif of_steps:
+        raise OptionError("--step is of runs. Give the samples of a recipe by --select A:B", name="step")
     else:
-        first, last = parse_selection(select, reader.info.sequences, source.paths)
+        first, last = parse_selection(interval, reader.info.sequences, source.paths)
     names = [one.name for one in (reader.order.sources if isinstance(reader, RunReader) else reader.sources)]
     tokens, samples = np.zeros(len(names), np.int64), np.zeros(len(names), np.int64)
     for row, of_source, length in _parts(reader, first, last, progress):

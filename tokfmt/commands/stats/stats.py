@@ -94,6 +94,7 @@ class StatsRequest:
     sample: int | None = None  # read only about this number of sequences of each dataset, without duplicates
     seed: int = 0  # of the sample
     select: str | None = None  # samples of a recipe or a run, whose tokens are counted by source without a read of them
+    step: str | None = None  # the same of steps of a run
     jobs: int | None = None
     executor: str = "threads"  # "serial", "threads", "processes" or "dask" (workers on this machine)
 
@@ -163,7 +164,8 @@ def _stats(request: StatsRequest, progress: Progress, groups_to: Publisher | Non
             run = replace(run, handle=stated)
             sources[0] = sources[0]._replace(notes=(*sources[0].notes, tokenizer_note(stated, sources[0])))
         sizes = [sum(now[file][0] for file in one.files) for one, now in before]
-        report = run.report(sources, sizes) if request.select is None else run.intervals(sources, sizes, request.select)
+        is_whole = request.select is None and request.step is None
+        report = run.report(sources, sizes) if is_whole else run.intervals(sources, sizes)
         check_unchanged({file: it for _, now in before for file, it in now.items()}, [one for one, _ in before])
     return report
 
@@ -235,14 +237,15 @@ class _Run:
         each, total = self._of_texts(sources, sizes) if texts else self._of_tokens(sources, sizes)
         return StatsReport(each, total() if self.several and not self.failures else None, self.failures)
 
-    def intervals(self, sources: Sequence[Source], sizes: Sequence[int], select: str) -> StatsReport:
+    def intervals(self, sources: Sequence[Source], sizes: Sequence[int]) -> StatsReport:
         """Return the tokens by source of an interval of samples of each dataset."""
         from tokfmt.commands.stats.interval import interval_statistics
 
+        select, step = self.request.select, self.request.step
         if self.several:
-            raise OptionError("--select counts the samples of one recipe or run. Name one path", name="select")
+            raise OptionError("--select and --step count in one recipe or run. Name one path", name="select")
         each = [
-            interval_statistics(source, size, select, self.progress)
+            interval_statistics(source, size, select or step or "", self.progress, of_steps=step is not None)
             for source, size in zip(sources, sizes, strict=True)
         ]
         return StatsReport(each, None, self.failures)
@@ -439,9 +442,15 @@ def _checked(request: StatsRequest) -> StatsRequest:
         raise OptionError(
             f"--duplicate-groups and {other} cannot be combined: groups need every sequence. Leave one out"
         )
-    if request.select is not None and (request.sample is not None or request.duplicate_groups is not None):
-        other = "--sample" if request.sample is not None else "--duplicate-groups"
-        raise OptionError(f"--select and {other} cannot be combined: --select reads no sequence. Leave one out")
+    given = {
+        "--select": request.select,
+        "--step": request.step,
+        "--sample": request.sample,
+        "--duplicate-groups": request.duplicate_groups,
+    }
+    named = [name for name, value in given.items() if value is not None]
+    if named[1:] and named[0] in ("--select", "--step"):
+        raise OptionError(f"{' and '.join(named)} cannot be combined: {named[0]} reads no sequence. Leave one out")
     sample = fit("--sample", request.sample, int | None, {"minimum": 1}, name="sample")
     request = replace(request, sample=sample, seed=check_seed(request.seed, "--seed"))
     if request.executor.startswith("dask:"):  # scratch is a directory of this machine, and paths may be relative
