@@ -9,7 +9,7 @@ from paths import TOKENIZER
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 import tokfmt
-from tokfmt.errors import ConversionError, OptionError, TokenizerMismatchError
+from tokfmt.errors import ConversionError, OptionError, SeparatorUnknownError, TokenizerMismatchError
 
 OLD = Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))
 TEXTS = ["The quick brown fox", "jumps", "über 𝄞 naïve\nlines", "the end. " * 40, "a", "  two  spaces "]
@@ -102,3 +102,13 @@ def test_a_manifest_that_names_another_tokenizer_is_an_error(home):
     with pytest.raises(TokenizerMismatchError) as raised:  # a tokenizer alone encodes nothing again, and says how
         tokfmt.convert(home / "made.npy", home / "out.npy", tokenizer=str(home / "other.json"))
     assert any("--from-tokenizer" in note for note in raised.value.__notes__)
+
+
+def test_a_new_tokenizer_without_an_eos_is_named_with_what_to_type(home, new):
+    how = {"from_tokenizer": str(TOKENIZER), "tokenizer": str(home / "new.json")}
+    with pytest.raises(SeparatorUnknownError) as raised:
+        tokfmt.convert(home / "old_document.bin", home / "out_document.bin", **how)
+    said = str(raised.value)
+    assert "new.json" in said and "--to-eos none" in said and "--eos" not in said.replace("--to-eos", "")
+    tokfmt.convert(home / "old_document.bin", home / "out_document.bin", to_eos=5, **how)
+    assert sequences(home / "out_document.bin") == encoded(new)

@@ -230,8 +230,12 @@ def _with_separator(request: Request, inputs: Inputs, destination: Destination) 
             _refuse_selection_of_none(request.select, sources)
         if not inputs.holds_something:
             return replace(destination, separator=sources[0].separator)
-        remedy = f"{name_separator(inputs.tokenizer)}, or {error.ways}"
-        raise SeparatorUnknownError(request.destination, error.why, remedy) from error
+        tokenizer, why, remedy = inputs.tokenizer, error.why, f"{name_separator(inputs.tokenizer)}, or {error.ways}"
+        if tokenizer is not None and all(source.reader.info.is_text for source in sources):  # It makes all IDs.
+            why = f"{destination.format.name} stores a separator beside sequences, and the tokenizer "
+            why += f"{printable(tokenizer.name)} states no EOS"
+            remedy = f"{name_separator(tokenizer, '--to-eos')}, or {error.ways}" if tokenizer.ends else error.ways
+        raise SeparatorUnknownError(request.destination, why, remedy) from error
     if eos_id is None and (traits.needs_eos or to_eos == "none"):  # An index marks the sequences.
         traits = replace(traits, separators=Separators.NONE, keeps_separators=False)
     if isinstance(to_eos, int):

@@ -135,13 +135,13 @@ def _opened(
         raise
 
 
-def name_separator(tokenizer: TokenizerHandle | None) -> str:
-    """Return the remedy for a source whose separator is not known."""
+def name_separator(tokenizer: TokenizerHandle | None, option: str = "--eos") -> str:
+    """Return the remedy for a separator that is not known: the option that names it."""
     if tokenizer is None:
         return NAME_SEPARATOR
     if not tokenizer.ends:
         return "Give its token ID with --eos ID"
-    tokens = " or ".join(f"{printable(name)} = {token}: --eos {token}" for name, token in tokenizer.ends[:3])
+    tokens = " or ".join(f"{printable(name)} = {token}: {option} {token}" for name, token in tokenizer.ends[:3])
     return f"The tokenizer has {tokens}"
 
 
