@@ -8,6 +8,7 @@ import pytest
 from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_tokenizers import llama3_like
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
@@ -82,8 +83,39 @@ def test_text_with_text_and_with_ids(tmp_path):
     as_ids = differ(pack, other, tokenizer=str(TOKENIZER))
     assert as_ids.counts == {"changed": 1}
     assert as_ids.first.b.text.endswith("x")
+    by_manifest = differ(pack, other)
+    assert (by_manifest.unit, by_manifest.counts) == ("tokens", {"changed": 1})
+    assert by_manifest.first.b.text.endswith("x")
+    (tmp_path / "o.pbin.tokfmt.json").unlink()
     with pytest.raises(OptionError, match="tokenizer"):
         differ(pack, other)
+
+
+def test_token_ids_of_two_tokenizers_are_compared_as_text(tmp_path):
+    texts = [json.loads(line)["text"] for line in CORPUS.read_text().splitlines()]
+    (tmp_path / "less.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts[1:]))
+    llama3_like().save(str(tmp_path / "other.json"))
+    mine, theirs, ids = tmp_path / "mine.pbin", tmp_path / "theirs_document.bin", tmp_path / "ids.jsonl"
+    tokfmt.convert(CORPUS, mine, tokenizer=str(TOKENIZER))
+    tokfmt.convert(tmp_path / "less.jsonl", theirs, tokenizer=str(tmp_path / "other.json"), to_eos="none")
+    tokfmt.convert(theirs, ids)
+    for b in (theirs, ids):
+        for is_any_order in (False, True):
+            report = differ(mine, b, ignore_order=is_any_order, output=tmp_path / "o.jsonl")
+            assert (report.unit, report.counts) == ("bytes", {"only_in_a": 1})
+            assert any("2 tokenizers" in note and "other.json" in note for note in report.a.notes)
+            assert json.loads((tmp_path / "o.jsonl").read_text())["a_text"] == texts[0]
+    (tmp_path / "other.json").unlink()
+    report = differ(mine, theirs)
+    assert report.unit == "tokens" and any("2 tokenizers" in note for note in report.a.notes)
+
+
+def test_the_manifest_gives_the_text_of_differences(tmp_path):
+    tokfmt.convert(CORPUS, tmp_path / "a.pbin", tokenizer=str(TOKENIZER))
+    tokfmt.convert(tmp_path / "a.pbin", tmp_path / "b.pbin", select="not 3:4")
+    differ(tmp_path / "a.pbin", tmp_path / "b.pbin", output=tmp_path / "o.jsonl")
+    text = json.loads(CORPUS.read_text().splitlines()[3])["text"]
+    assert json.loads((tmp_path / "o.jsonl").read_text()) == {"kind": "only_in_a", "a": 3, "b": None, "a_text": text}
 
 
 def test_samples_as_stored(tmp_path):

@@ -216,11 +216,11 @@ def notes_on_tokenizers(
                 problem = (
                     f"{_OTHERWISE}: another file was at that path" if tokenizer.name == made.get("name") else _OTHERWISE
                 )
-                raise TokenizerMismatchError(path, problem, _titled(tokenizer.describe()), _titled(made))
-            yield f"{path.name} was made with the tokenizer {_titled(made)} and is read with {tokenizer.name}"
+                raise TokenizerMismatchError(path, problem, titled(tokenizer.describe()), titled(made))
+            yield f"{path.name} was made with the tokenizer {titled(made)} and is read with {tokenizer.name}"
 
 
-def _titled(made: Mapping[str, Any]) -> str:
+def titled(made: Mapping[str, Any]) -> str:
     return f"{made.get('name') or 'of no name'} ({str(made['digest'])[:8]})"
 
 
@@ -261,8 +261,8 @@ def agreed_tokenizer(
     if len(made) > 1:
         (_, first), (path, other) = list(made.values())[:2]
         if "tokenizers" not in allow_loss:
-            raise TokenizerMismatchError(path, _OTHERWISE, _titled(first), _titled(other))
-        several = f"IDs of {len(made)} tokenizers: {', '.join(_titled(one) for _, one in made.values())}"
+            raise TokenizerMismatchError(path, _OTHERWISE, titled(first), titled(other))
+        several = f"IDs of {len(made)} tokenizers: {', '.join(titled(one) for _, one in made.values())}"
         return None, f"{several}; {mixed}" if mixed else several
     if unknown or not made or mixed:
         return None, mixed

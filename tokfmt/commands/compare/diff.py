@@ -1,7 +1,8 @@
 """Compare two datasets of any formats sequence by sequence (`tokfmt diff`).
 
 IDs are compared with IDs, text with text, and stored samples with stored samples. To compare text with IDs, a tokenizer
-is needed. A side may be several datasets, such as splits, which are compared as if they were joined.
+is needed. IDs of several tokenizers, by their manifests, are compared as text. A side may be several datasets, such as
+splits, which are compared as if they were joined.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tokfmt.core.loss_mask import BEGINS, STARTS
 from tokfmt.core.losses import READS, WRITES
 from tokfmt.core.reader import Info, TokenReader
 from tokfmt.core.records import RecordReader
-from tokfmt.errors import OptionError
+from tokfmt.errors import OptionError, TokenizerMismatchError
 from tokfmt.files.file import writing
 from tokfmt.files.locks import Scratch
 from tokfmt.files.place import Place, place_of
@@ -36,7 +37,16 @@ from tokfmt.run.progress import Progress
 from tokfmt.source.ingest import encoder_of, ingested
 from tokfmt.source.open import find_groups, open_dataset, presuming
 from tokfmt.source.request import Reading, SourceRequest, option_names, viewed
-from tokfmt.source.stored import Source, axes_of, boundaries_of, tokenizer_of
+from tokfmt.source.stored import (
+    Source,
+    axes_of,
+    boundaries_of,
+    manifest_tokenizer,
+    titled,
+    tokenizer_note,
+    tokenizer_of,
+)
+from tokfmt.text.decoded import DecodedRecords
 from tokfmt.text.decoding import ByteLevelDecoder, TextDecoder
 from tokfmt.text.tokenizer import TokenizerHandle
 from tokfmt.wording import html_table, printable
@@ -235,12 +245,18 @@ def open_both(
     a, b = _as_rows(a, b, formats), _as_rows(b, a, formats[::-1])
     samples = samples or any(one.options.get("view") == "samples" for one in (a, b))
     reading = Reading(handle, jobs, progress)
-    opened = [
-        [open_dataset(_asked(one, group[0].format, formats, samples=samples), reading, group) for group in groups]
-        for one, groups in zip((a, b), datasets, strict=True)
-    ]
+    try:
+        opened = [
+            [open_dataset(_asked(one, group[0].format, formats, samples=samples), reading, group) for group in groups]
+            for one, groups in zip((a, b), datasets, strict=True)
+        ]
+    except TokenizerMismatchError as error:
+        error.add_note("Without --tokenizer, the texts of token IDs of two tokenizers are compared")
+        raise
     scratch = list[Scratch]()
     opened = [[_prepared(source, scratch, jobs, progress) for source in side] for side in opened]
+    if handle is None:
+        opened, handle = _by_manifests(opened, jobs, progress, samples=samples)
     is_text = all(source.reader.info.is_text for side in opened for source in side)
     sources = [_joined(side, handle, jobs, is_text=is_text) for side in opened]
     packed = _pack_samples(sources)
@@ -267,6 +283,36 @@ def open_both(
 
     unit, scale = ("bytes", 4) if is_text else ("tokens", 1)
     return OpenedPair(sources[0], sources[1], side(sources[0]), side(sources[1]), decoder, unit, scale, tuple(scratch))
+
+
+def _by_manifests(
+    sides: list[list[Source]], jobs: int, progress: Progress, *, samples: bool
+) -> tuple[list[list[Source]], TokenizerHandle | None]:
+    """Return sources, and the tokenizer that the manifests of all IDs state. If that is several, IDs become texts."""
+    sources = [source for side in sides for source in side]
+    of_ids = {source.paths: source for source in sources if not source.reader.info.is_text}
+    stated = [made for source in of_ids.values() for made in source.tokenizers]
+    names = {str(made["digest"]): titled(made) for made in stated if made is not None}
+    handles = {paths: manifest_tokenizer([source]) for paths, source in of_ids.items()} if all(stated) else {}
+    if len(names) < 2:
+        handle = next(iter(handles.values()), None)
+        if handle is not None and any(source.reader.info.is_text for source in sources):  # It encodes text.
+            progress.note(tokenizer_note(handle, next(iter(of_ids.values()))))
+        return sides, handle
+    is_decoded = not samples and len(handles) > 0 and all(handles.values())
+    note = f"token IDs of {len(names)} tokenizers, {' and '.join(names.values())}: "
+    note += "their texts are compared" if is_decoded else "they are compared as they are, and differ for equal texts"
+
+    def read(source: Source) -> Source:
+        handle, reader = handles.get(source.paths), source.reader
+        if is_decoded and handle is not None:
+            if isinstance(reader, RecordReader):
+                reader = ingested(reader, None, jobs)
+            reader = DecodedRecords(reader, source.paths[0], handle.decoder(lenient=True))
+        notes = (note,) if source.paths == next(iter(of_ids)) else ()
+        return source._replace(reader=reader, notes=(*source.notes, *notes))
+
+    return [[read(source) for source in side] for side in sides], None
 
 
 def _encoder(source: Source, reader: RecordReader, handle: TokenizerHandle | None, *, is_text: bool) -> Encoder | None:
