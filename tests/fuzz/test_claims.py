@@ -235,13 +235,15 @@ def case(number, home):
             full = [one for one in documents if one]
             alike = full and all(one[-1] == beside and beside not in one[:-1] for one in full)
             known[at] = beside if known[at] is None and alike and kind in INDEXED else known[at]
+    source_eos = next((one for one in known if one not in (None, "none")), None)
+    stored_eos = to_eos if isinstance(to_eos, int) else None if to_eos == "none" else source_eos
     contents, has = [], []
     for documents, one in zip(parts, known, strict=True):
+        if one is None and to not in BARE and documents and all(row and row[-1] == stored_eos for row in documents):
+            one = stored_eos  # sequences that all end with what is written do not get a second one
         found = contents_of(kind, documents, one)
         contents += found[0]
         has += found[1]
-    source_eos = next((one for one in known if one not in (None, "none")), None)
-    stored_eos = to_eos if isinstance(to_eos, int) else None if to_eos == "none" else source_eos
     written = WRITTEN[to][1](out)
     if to in FLAT:
         assert stored_eos is not None or not contents, told

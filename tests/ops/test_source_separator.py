@@ -257,6 +257,17 @@ def test_few_sequences_are_read_as_those_beside_them(name, sizes, ends, expected
         assert contents(back)[:2] == (kept, 7)
 
 
+@pytest.mark.parametrize("name", FORMATS)
+def test_few_sequences_that_have_their_last_id_inside_show_no_separator(name, tmp_path):
+    (tmp_path / "0").mkdir()
+    (tmp_path / "1").mkdir()
+    parts = texts(7, lambda _: [7]), [[4, 7], [7, 7], [5, 7]]
+    paths = [dataset(tmp_path / str(number), name, documents) for number, documents in enumerate(parts)]
+    tokfmt.convert(paths, tmp_path / "out.jsonl")
+    written = [json.loads(line)["input_ids"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert written == [*parts[0], *parts[1]]
+
+
 @pytest.mark.parametrize(
     "name", [*FORMATS, "datatrove", "mds", "flat-tokens", "jsonl", "parquet", "tfrecord", "litdata"]
 )

@@ -35,7 +35,8 @@ class Gap:
     counted: bool = False  # the manifest counts as many tokens as there are if every sequence ends with the separator
     # if the separator is not known: an ID that ends nearly all sequences, and how many
     common: tuple[int, int] | None = None
-    only: int | None = None  # if the separator is not known: the ID that ends all sequences that are not empty
+    # if the separator is not known: the ID that ends all sequences that are not empty, and that none of them has inside
+    only: int | None = None
     overrules: int | None = None  # the ID that the manifest or the file states, which fewer sequences end with
     path: str = ""  # the dataset, for messages
     parts: tuple[Gap, ...] = ()  # gaps of the datasets that were joined

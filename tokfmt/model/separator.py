@@ -237,6 +237,7 @@ def _contradicts(eos: int, stated: Statement, numbers: str, path: str = "") -> O
 
 def _ended(dataset: Dataset, separator: int | None, known: Known, ends: Ends) -> Dataset:
     closed = ends.counts[separator] if separator is not None else 0
+    only = next(iter(ends.counts)) if known == "" and len(ends.counts) == 1 else None
     gap = Gap(
         id=separator,
         known=known,
@@ -247,7 +248,7 @@ def _ended(dataset: Dataset, separator: int | None, known: Known, ends: Ends) ->
         empty=ends.looked - ends.full,
         even=ends.looked == ends.full,
         common=_common(ends) if known == "" else None,
-        only=next(iter(ends.counts)) if known == "" and len(ends.counts) == 1 else None,
+        only=only if only is not None and ends.all_are(only) else None,
     )
     if separator is None:
         return replace(dataset, gap=gap)
