@@ -254,6 +254,14 @@ async def to(app, press, name):
     await press()
 
 
+async def to_finding(app, press, finding):
+    """Press Enter on a finding in the tab of the file."""
+    parts = app.tab.parts
+    parts.choose(parts.outline.line(parts.outline.row_of(finding)))
+    await press()
+    await press("enter")
+
+
 async def clicks(app, press, x, y, times=1):
     """Click in the way of a terminal: the app counts the clicks, which all happen within a moment."""
     kinds = [MouseDown, MouseUp] * times

@@ -53,7 +53,7 @@ _PACK = ("corpus.pbin", *_TOKENIZER)
 SCREENS = (
     Screen("sequences", _PACK, "down down down enter right right right right"),
     Screen("overview", _PACK, "2"),
-    Screen("problems", ("sample/merged.pbin",), "3"),
+    Screen("file", ("sample/merged.pbin",), "3"),
     Screen("packing", ("packed.toml", *_TOKENIZER), "g 1 3 enter"),
     Screen("batch", ("packed.toml", *_TOKENIZER), "b down down down right"),
     Screen("catalog", ("sample",)),

@@ -1,4 +1,4 @@
-"""The browser's bytes, problems and overview, over every format."""
+"""The browser's file and overview, over every format."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def shown(widget):
 @FUZZ_ONLY
 def test_sections_open_and_close():
     async def steps(app, press):
-        await press("4", "home")
+        await press("3", "home")
         parts = app.tab.parts
         before = parts.count
         await press("left")
@@ -67,9 +67,8 @@ def test_nothing_is_told_of_what_was_put_in_its_place(how, tmp_path):
             shutil.copy(FIXTURES / "modalities" / "C_2byte_gpt2.pbin", tmp_path / "new")
             os.replace(tmp_path / "new", path)
         await press("3")
-        assert "x.pbin: was replaced or changed since it was opened here" in str(app.tab.query_one("#checked").render())
-        await press("4")
-        assert "was replaced or changed" in str(app.tab.parts.border_title)
+        assert "x.pbin: was replaced or changed since it was opened here" in str(app.tab.query_one("#field").render())
+        assert app.tab.hex.path is None
         await press("2")
         await press("c")
         assert "was replaced or changed" in str(app.tab.query_one("#counting").render())
@@ -98,7 +97,7 @@ def test_everything_fits_in_any_size():
     async def steps(app, press):
         for width, height in ((80, 24), (40, 10)):
             await press.pilot.resize_terminal(width, height)
-            for key in ("2", "3", "4"):
+            for key in ("2", "3"):
                 await press(key)
                 assert all(widget.region.right <= width for widget in app.tab.query("*"))
             await press("1")
@@ -125,7 +124,7 @@ BAD_LINES = FIXTURES / "bad" / "jsonl" / "control_invalid_lines.jsonl"
 @pytest.mark.parametrize("path", [PACK, BLOCKS, STORE, HDF5, CORPUS], ids=lambda path: path.name)
 def test_every_format_shows_its_parts_their_bytes_and_figures(path):
     async def steps(app, press):
-        await press("4")
+        await press("3", "home", "down")
         parts, view = app.tab.parts, app.tab.hex
         assert parts.has_focus
         assert shown(parts)[0].startswith("▾ ")
@@ -153,7 +152,7 @@ def test_every_format_shows_its_parts_their_bytes_and_figures(path):
 )
 def test_fields_of_every_format_lead_to_what_they_are_about(path, title):
     async def steps(app, press):
-        await press("4")
+        await press("3")
         parts = app.tab.parts
         number = next(i for i, part in enumerate(parts.outline.sections) if part.title.startswith(title))
         parts.choose(parts.outline.line(Row(number)))
@@ -179,7 +178,7 @@ def test_bytes_by_offset_and_back_to_their_sequence():
     reader = open_source([PACK]).reader
 
     async def steps(app, press):
-        await press("4", "g", *"2012", "enter")
+        await press("3", "g", *"2012", "enter")
         view = app.tab.hex
         assert view.has_focus
         assert view.at == 2012
@@ -189,13 +188,13 @@ def test_bytes_by_offset_and_back_to_their_sequence():
         stored = np.frombuffer(PACK.read_bytes()[place - 1 : place + 1], "<u2")[0]
         assert reader.tokens(start + app.tab.where[1], start + app.tab.where[1] + 1)[0] == stored
         await press("x")  # and back again
-        assert app.entry.name == "index"
+        assert app.entry.name == "file"
         assert view.marked == range(place - 1, place + 1)
         await press("g", *"1e9", "enter")
         assert view.at == place - 1
         assert any("4,409 bytes" in str(notification.message) for notification in notes(app))
         await press("home", "enter")  # the header is no token
-        assert app.entry.name == "index"
+        assert app.entry.name == "file"
 
     browse([PACK], steps)
 
@@ -206,19 +205,14 @@ def test_findings_lead_to_their_bytes_and_sequences():
 
     async def steps(app, press):
         await press("3")
-        found = app.tab.list
-        assert found.has_focus
-        assert [finding.code for finding in found.findings] == [
-            "TF501",
-            "TF501",
-            "TF503",
-            "TF519",
-        ]  # a blank line is no error
-        assert "3 errors" in str(app.tab.query_one("#checked").render())
-        await press("down")
-        assert "line 5" in str(app.tab.query_one("#finding").render())
-        await press("enter")
-        assert app.entry.name == "index"
+        parts = app.tab.parts
+        assert parts.has_focus
+        below = [finding.code for found in parts.outline.findings.values() for finding in found]
+        assert below == ["TF519", "TF501", "TF501", "TF503"]  # a blank line is no error; TF519 is about no byte
+        row = parts.outline.row_of(next(one for one in app.session.verdict.findings if "line 5" in one.message))
+        parts.choose(parts.outline.line(row))
+        await press()
+        assert "line 5" in str(app.tab.query_one("#field").render())
         assert app.tab.hex.at == sum(len(text) + 1 for text in lines[:4])
 
     browse([BAD_LINES], steps)
@@ -228,17 +222,12 @@ def test_findings_lead_to_their_bytes_and_sequences():
 def test_nothing_is_found_and_everything_is_checked():
     async def steps(app, press):
         await press("3")
-        looked_at = str(app.tab.query_one("#finding").render())
-        assert looked_at.startswith("No problem found")
-        assert "index of 42 documents" in looked_at
-        await press("s", "x", "enter")
-        assert app.entry.name == "findings"
         assert not app.session.verdict.deep
         await press("c")  # the separator of this fixture is inside some documents: only decoding tells
         assert app.session.verdict.deep
         assert app.session.verdict.tokens == app.session.view.reader.info.tokens
-        finding = app.tab.list.finding
-        await press("s")
+        finding = app.tab.parts.finding
+        await press("enter")
         row, unit = app.tab.where
         position = app.tab.session.port.peek_span(row).start + unit
         assert app.session.view.reader.locate(position).offset == finding.offset
@@ -276,7 +265,7 @@ def test_what_is_counted_are_the_rows_of_the_list_whatever_tokenizer_is_remember
 
 
 @FUZZ_ONLY
-@pytest.mark.parametrize(("key", "tab"), [("4", "index:IndexTab"), ("2", "statistics:StatisticsTab")])
+@pytest.mark.parametrize(("key", "tab"), [("3", "file:FileTab"), ("2", "statistics:StatisticsTab")])
 def test_a_tab_knows_its_size_though_the_screen_was_touched_before_it_was_laid_out(key, tab, monkeypatch):
     """Textual tells no size to what became known in between; how often that happens is a matter of timing."""
     module, _, name = tab.partition(":")

@@ -191,8 +191,8 @@ def test_enter_opens_a_dataset_and_d_returns(folder):
         assert type(app.screen).__name__ == "Datasets"
         await press("end", "enter")
         assert app.session.opened.damage  # a cut pack, whose tokens are shown
-        await press("4")
-        assert app.entry.name == "index"  # its bytes are shown
+        await press("3")
+        assert app.entry.name == "file"  # its bytes are shown
 
     browse_folder(folder, steps)
 

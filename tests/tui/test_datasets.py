@@ -188,9 +188,8 @@ def refuses(path):
 
 
 async def tabs_of_what_cannot_be_read(app, press):
-    await press("4")
-    assert app.tab.parts.outline.count
     await press("3")
+    assert app.tab.parts.outline.count
     assert app.session.verdict.findings
     await press("2")
     assert "✗" in str(app.query_one("#counting", Static).render())

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from amount import FUZZ_ONLY, first
-from browsing import DOCUMENTS, PACK, browse, line, listed, notes, reader_text, tab_of, to
+from browsing import DOCUMENTS, PACK, browse, line, listed, notes, reader_text, tab_of, to, to_finding
 from opened import open_source
 from paths import CORPUS, FIXTURES
 
@@ -103,15 +103,12 @@ def test_findings_of_one_code_are_listed(tmp_path):
     async def steps(app, press):
         await press("3")
         await press("c")  # the check of all tokens begins when that of headers has ended
-        findings = app.tab.list.findings
-        codes = [finding.code for finding in findings]
-        app.tab.list.choose(len(codes) - 1 - codes[::-1].index("TF510"))  # the second of them
-        await press("l")
+        alike = [one for one in app.session.verdict.findings if one.code == "TF510"]
+        await to_finding(app, press, alike[-1])
         assert listed(app) == [1, 3]
         assert tab_of(app).where == (3, 0)
         await press("3")
-        app.tab.list.choose(codes.index("TF509"))
-        await press("l")
+        await to_finding(app, press, next(one for one in app.session.verdict.findings if one.code == "TF509"))
         assert tab_of(app).filtered.words == "len==0"
         assert listed(app) == [4]
 
@@ -122,9 +119,8 @@ def test_a_finding_with_a_query_lists_what_it_finds():
     async def steps(app, press):
         await press("3")
         await press("c")  # the check of all tokens begins when that of headers has ended
-        finding = next(one for one in app.tab.list.findings if one.query)
-        app.tab.list.choose(app.tab.list.findings.index(finding))
-        await press("l")
+        finding = next(one for one in app.session.verdict.findings if one.query)
+        await to_finding(app, press, finding)
         assert tab_of(app).filtered.words == finding.query
         assert listed(app)
         assert reader_text(app)
@@ -139,7 +135,7 @@ def test_findings_are_exported(tmp_path):
         await press("3", "e", "enter")
         path = tmp_path / "control_invalid_lines-findings.jsonl"
         codes = [json.loads(text)["code"] for text in path.read_text().splitlines()]
-        assert codes == [finding.code for finding in app.tab.list.findings]
+        assert codes == [finding.code for finding in app.session.verdict.findings]
 
     browse([bad], steps)
 
@@ -151,11 +147,9 @@ def numbers(holds):
 @FUZZ_ONLY
 def test_a_finding_about_no_sequence_says_so():
     async def steps(app, press):
-        await press("3", "end")
-        app.tab.list.choose(len(app.tab.list.findings) - 1)
-        assert app.tab.list.finding.offset is None
-        await press("l")
-        assert app.entry.name == "findings"
+        await press("3")
+        await to_finding(app, press, next(one for one in app.session.verdict.findings if one.offset is None))
+        assert app.entry.name == "file"
         assert "about no single sequence" in str(list(notes(app))[-1].message)
 
     browse([FIXTURES / "bad" / "jsonl" / "control_invalid_lines.jsonl"], steps)

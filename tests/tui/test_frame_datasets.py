@@ -102,8 +102,6 @@ def test_unknown_or_missing_dataset_is_reported(tmp_path):
             assert app.session.format_name is None
             await press("3")
             assert len(app.session.verdict.findings) == findings
-            await press("4")
-            assert app.tab.parts.border_title
             assert (app.tab.hex.path is None) == (number == 2)  # no bytes of what was shown before
             await press("1")
         await press("d", "home", "enter")

@@ -21,7 +21,7 @@ DRAWN = [(size, theme) for theme in THEMES for size in SIZES]
 def test_every_tab_is_drawn_at_every_size(size, theme):
     async def steps(app, press):
         app.theme = theme
-        for key in "1234":
+        for key in "123":
             await press(key)
             for label in app.query(".tab"):
                 text = str(label.render())
@@ -89,12 +89,14 @@ def test_the_line_of_a_search_has_its_hits_and_its_progress_in_any_width():
 
 def test_a_finding_and_its_bytes_and_the_part_that_holds_them_are_in_step():
     async def steps(app, press):
-        await press("3", "enter")
+        await press("3")
         tab = app.tab
-        assert app.entry.name == "index"
+        assert tab.hex.at == tab.parts.finding.offset
+        assert tab.parts.finding.code in str(tab.query_one("#field").render())
+        await press("tab")
         assert tab.hex.has_focus
+        await press("right", "left")  # the parts follow the byte
         field = tab.parts.field
-        assert field is not None
         assert field.offset <= tab.hex.at < field.offset + max(1, field.length)
         assert field.name in str(tab.query_one("#field").render())
         await press("home", "up")  # to the header
@@ -106,20 +108,3 @@ def test_a_finding_and_its_bytes_and_the_part_that_holds_them_are_in_step():
         assert app.entry.name == "sequences"
 
     browse([FIXTURES / "modalities" / "E_D_2byte_gpt2.pbin"], steps)
-
-
-def test_the_key_to_a_sequence_is_listed_where_there_is_one():
-    async def steps(app, press):
-        await press("3")
-        table = app.tab.list
-        for _ in range(table.count):
-            listed = "To the sequence" in line(app.query_one(KeyBar), 0)
-            assert ("l List" in line(app.query_one(KeyBar), 0)) == listed
-            await press("s")
-            went = app.entry.name == "sequences"
-            assert listed == went
-            if went:
-                await press("backspace")
-            await press("down")
-
-    browse([FIXTURES / "modalities" / "E_D_2byte_gpt2.pbin"], steps, size=(160, 36))

@@ -74,7 +74,7 @@ def test_facts_lead_on(repeated):
         await follow(app, press, "different IDs")
         assert app.focused.turned == "frequent"
         await follow(app, press, "on disk")
-        assert app.entry.name == "index"
+        assert app.entry.name == "file"
         await press("backspace")
         assert app.entry.name == "statistics"
 

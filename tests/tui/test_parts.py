@@ -92,7 +92,7 @@ def test_a_link_that_leaves_a_dataset_is_not_followed(tmp_path):
     (home / "link").symlink_to(tmp_path / "secret")
 
     async def steps(app, press):
-        app.go(Spot(tab="index", inside=ByteSpot(home / "link", 0)))
+        app.go(Spot(tab="file", inside=ByteSpot(home / "link", 0)))
         await press()
         assert "leaves the dataset" in app.tab.hex.damage.why
 

@@ -133,10 +133,9 @@ def test_findings_of_a_dataset_are_not_listed_for_another_that_changed(tmp_path)
 
     async def steps(pointer, press):
         await press("d", "down", "enter", "d", "up", "enter", "3")
-        assert pointer.sees("TF107  byte")
+        assert pointer.sees("✗ TF107 index entry 5")
         second.write_bytes(second.read_bytes() + b"x")
         await press("d", "down", "enter")
-        assert pointer.sees("  ✗ ")
         assert not pointer.sees("TF107")
 
     pointing(first, tmp_path, steps, second)
@@ -193,7 +192,6 @@ def test_why_a_tokenizer_cannot_be_loaded(prepared, tmp_path):
         await press("2")
         assert pointer.sees("✗  tokenizer words: ")
         await press("3")
-        assert pointer.sees("✗ tokenizer words: ")
-        assert pointer.sees("No problem found")
+        assert pointer.sees("tokenizer words: ")
 
     pointing(prepared, tmp_path, steps)

@@ -45,7 +45,7 @@ def test_the_facts_of_a_token_lead_on():
         assert 11 in listed(app)
         await press("F", "g", *"11", "enter")
         await click_words(app, press, detail, " of D_2byte_gpt2.pbin")
-        assert app.entry.name == "index"
+        assert app.entry.name == "file"
 
     browse([PACK], steps)
 

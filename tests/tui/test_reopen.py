@@ -31,14 +31,13 @@ def test_the_split_is_kept():
 
 
 @pytest.mark.parametrize(("keys", "tab", "widget", "place"), [
-    ("4 tab g 1 0 0 enter", "index", "hex", lambda app: str(app.focused.border_subtitle)),
-    ("4 down down down", "index", "parts", lambda app: app.focused.row),
-    ("3 down", "findings", "findings-list", lambda app: app.focused.finding.offset),
+    ("3 tab g 1 0 0 enter", "file", "hex", lambda app: app.focused.at),
+    ("3 home down down down", "file", "parts", lambda app: app.focused.row),
     ("2 tab", "statistics", "tokens", lambda app: app.focused.display),
 ])  # fmt: skip
 def test_each_tab_keeps_its_place(tmp_path, keys, tab, widget, place):
     file = tmp_path / "grows.jsonl"
-    lines = [json.dumps({"text": f"line {number % 7}"}) for number in range(30)] + ["{}"] * 3 * (tab == "findings")
+    lines = [json.dumps({"text": f"line {number % 7}"}) for number in range(30)]
     file.write_text("".join(f"{one}\n" for one in lines))
 
     async def steps(app, press):
@@ -61,21 +60,21 @@ def test_each_tab_keeps_its_place(tmp_path, keys, tab, widget, place):
 
 
 def label(app):
-    return str(app.query_one("#label-findings").render())
+    return str(app.query_one("#label-file").render())
 
 
 def test_damage_is_on_the_label_of_the_findings():
     async def steps(app, press):
-        assert label(app).endswith("Problems ✗1")
+        assert label(app).endswith("File ✗1")
         await press("3")
-        assert len(app.tab.list.findings) == 1
+        assert app.tab.parts.finding is not None
 
     browse([BAD], steps)
 
 
 def test_a_healthy_dataset_has_no_badge():
     async def steps(app, press):
-        assert label(app).endswith("Problems")
+        assert label(app).endswith("File")
         assert app.session.verdict is not None
         verdict = app.session.verdict
         await press("3")

@@ -127,7 +127,7 @@ def test_a_byte_leads_to_its_record_and_back(tokenizer):
         await press("g", "t", "colon", "5", "enter")
         assert "no token positions" in str(list(notes(app))[-1].message)
         await press("x")
-        assert app.entry.name == "index"
+        assert app.entry.name == "file"
         assert (app.tab.hex.at, app.tab.hex.marked.start) == (starts[7], starts[7])
 
     browse([CORPUS], steps, tokenizer=tokenizer)

@@ -57,12 +57,11 @@ SCREENS = {
     "filter removed": (PACK, "f l e n greater_than_sign 2 0 0 enter F"),
     "filtered text": (TEXT, "f l e n greater_than_sign 9 0 0 enter"),
     # the other tabs
-    "bytes": (PACK, "4"),
-    "bytes, a part open": (PACK, "4 down right down down"),
-    "bytes of lines": (TEXT, "4 down down"),
-    "bytes, a byte": (PACK, "4 g 2 0 0 enter"),
-    "no problems": (PACK, "3"),
-    "problems, all checked": (("sample/merged.pbin",), "3 c"),
+    "file": (PACK, "3"),
+    "file, a part open": (PACK, "3 home down down down down right down down"),
+    "file of lines": (TEXT, "3 down down"),
+    "file, a byte": (PACK, "3 g 2 0 0 enter"),
+    "file with problems, all checked": (("sample/merged.pbin",), "3 c"),
     "overview of text": (TEXT, "2"),
     "overview of samples": (PADDED, "2 end"),
     "fact of the overview": (PACK, "2 shift+tab down down enter"),
@@ -97,7 +96,7 @@ SCREENS = {
 
 COLORED = (
     "ids", "text without a tokenizer", "reader as ids", "a mark", "a hit and the next one", "samples",
-    "a sample of a recipe as ids", "bytes, a part open",
+    "a sample of a recipe as ids", "file, a part open",
 )  # fmt: skip
 """Screens whose colors are kept as well: a letter for each run of one style."""
 
@@ -105,7 +104,7 @@ COLORED = (
 ALIKE = {
     "half a page", "a page and half a page back", "a byte of lines", "a byte of samples", "back",
     "second line of the reader", "end of a line", "half a page of the reader", "pages of the reader",
-    "the hit before", "filtered text", "bytes of lines", "bytes, a byte", "sequences of a token",
+    "the hit before", "filtered text", "file of lines", "file, a byte", "sequences of a token",
     "a sample of a recipe", "next part", "filter removed", "palette", "a row by its number", "a byte",
     "filtered by tokens", "sequences of some lengths", "fact of the overview",
 }  # fmt: skip

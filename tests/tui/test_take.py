@@ -250,7 +250,7 @@ def test_the_list_is_filtered():
         assert tab.list.count == len(lengths)
         assert not label.display
         await press("3")
-        assert type(app.tab).__name__ == "StatisticsTab" or app.entry.name != "sequences"
+        assert app.entry.name == "file"
         app.go(Spot(words="10<=len<20"))
         await press()
         assert app.entry.name == "sequences"

@@ -467,6 +467,9 @@ class Browser(TypeAhead):
         return len(self.requests) if self.catalog is None else 1
 
     def show_health(self) -> None:
+        for tab in self.query(Tab):
+            if tab.is_mounted and hasattr(tab, "session"):
+                tab.judged()
         for bar in self.query(TopBar):  # a browser that ends has removed it
             bar.say_health(badge(self.session.verdict))
         for card in self.query(Card):

@@ -141,15 +141,10 @@ OVERVIEW = [
     *_keys(LOOK, ("escape", "whole", "Show all")),
 ]
 
-PROBLEMS = [
-    *_keys(GO, ("s", "sequence", "To the sequence")),
-    *_keys(FIND, ("l", "list", "List", "List its sequences")),
-    *_keys(TAKE, ("e", "export", "Export")),
-    *_keys(FIND, ("c", "all", "Check all", "Check every token")),
-]
-
-BYTES = [
+FILE = [
     *_keys(GO, ("g", "byte", "Go to", "Go to a byte offset; gg goes to the first line")),
+    *_keys(FIND, ("c", "all", "Check all", "Check every token")),
+    *_keys(TAKE, ("e", "export", "Export", "Export the findings")),
     *_keys(LOOK, ("z", "zoom", "Enlarge", "Enlarge the bytes")),
 ]
 
@@ -174,7 +169,6 @@ GROUPS = [
     *_keys(LOOK, ("right,l", "open", "Members", "Show the members of a group")),
     *_keys(MOVE, ("left,h", "close", "Close a group")),
 ]
-FINDINGS = _keys(GO, ("enter", "choose", "To the bytes"))
 PARTS = [
     *_keys(GO, ("enter", "choose", "Open/go to")),
     *_keys(MOVE, ("right,l", "open", "Open a part"), ("left,h", "close", "Close a part")),

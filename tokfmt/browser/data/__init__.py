@@ -8,7 +8,7 @@ facts        the facts about a token
 cells        the cells of tables, and the models of tables
 lines        the lines of a table: facts, lengths, token IDs, groups of equal rows
 overview     what is counted of a dataset, and its facts
-outline      the parts and fields of files, and their bytes
+outline      the parts of files with their findings and fields, and the bytes with their tokens
 search       the words of a search, a running search, its hits
 excerpts     the words around the first hit of a search
 columns      columns beside those of every dataset, and the order by length

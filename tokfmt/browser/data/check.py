@@ -10,7 +10,7 @@ from tokfmt.browser.data.workers import Job
 from tokfmt.core.findings import Finding
 from tokfmt.errors import TokfmtError
 from tokfmt.files.fields import Pointer
-from tokfmt.files.place import Place, place_of
+from tokfmt.files.place import place_of
 
 if TYPE_CHECKING:
     from tokfmt.commands.check import CheckReport
@@ -50,12 +50,6 @@ def checked(session: Session, job: Job, *, deep: bool = False) -> CheckReport:
     return found
 
 
-def known(session: Session) -> CheckReport | None:
-    """Return the result of the check that ran before."""
-    session.check_unchanged()
-    return session.verdict
-
-
 def explained(code: str) -> Explanation | None:
     """Return the explanation of a code; None for one of a plug-in without any."""
     from tokfmt.commands.check import explain
@@ -64,11 +58,6 @@ def explained(code: str) -> Explanation | None:
         return explain(code)
     except TokfmtError:
         return None
-
-
-def place_of_finding(finding: Finding) -> Place:
-    """Return the file that a finding is about."""
-    return place_of(finding.path)
 
 
 def row_of_finding(session: Session, finding: Finding) -> Where | None:

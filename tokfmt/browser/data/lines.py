@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,14 +17,12 @@ from tokfmt.browser.data.cells import Cells, Lines, fitted
 from tokfmt.browser.data.facts import spelling
 from tokfmt.browser.data.layout import HEAD, TokenStyle, words_of
 from tokfmt.browser.data.rows import Damage, RowSource
-from tokfmt.files.place import Place, place_of
-from tokfmt.wording import bar, counted, percent, printable, short
+from tokfmt.wording import bar, counted, percent, short
 
 if TYPE_CHECKING:
     from tokfmt.commands.stats import Groups
     from tokfmt.commands.stats.lists import RankedIds
     from tokfmt.commands.stats.report import Lengths
-    from tokfmt.core.findings import Finding
 
 _LABEL = 15  # cells of the name of a fact at most
 _WORDS = 200  # cells of the beginning of a row
@@ -290,48 +288,3 @@ class GroupLines(Lines):
 
 SEVERITIES = {"error": "✗", "warning": "▲", "info": "·"}
 """The mark of each severity, the worst first."""
-
-_PLACE = 36  # cells of a place at most
-_MARK, _WORDED = 11, 60  # cells of a severity in words, and of a line that has it
-
-
-@dataclass(frozen=True)
-class FindingLines(Lines):
-    """Findings of a check."""
-
-    findings: Sequence[Finding]  # the findings
-    dataset: Place  # what was checked
-
-    @property
-    def count(self) -> int:
-        return len(self.findings)
-
-    def _place(self, finding: Finding) -> str:
-        """Return the byte offset of a finding, and the name of the file if it is not the dataset itself."""
-        place, offset = place_of(finding.path), finding.offset
-        if place == self.dataset:
-            return "" if offset is None else f"byte {offset:,}"
-        return printable(place.name) + ("" if offset is None else f":{offset:,}")
-
-    @cached_property
-    def _places(self) -> list[str]:
-        return [self._place(finding) for finding in self.findings]
-
-    @cached_property
-    def _place_cells(self) -> int:
-        return min(_PLACE, max(map(cell_len, self._places), default=0))
-
-    def cells(self, line: int, width: int) -> Cells:
-        finding, room = self.findings[line], self._place_cells
-        severity = finding.severity if finding.severity in SEVERITIES else "info"
-        mark = f" {SEVERITIES[severity]} "
-        mark = fitted(mark + finding.severity, _MARK) if width >= _WORDED else mark  # the sign alone beside the bytes
-        head = [
-            (mark, severity),
-            (fitted(finding.code, 7), "code"),
-            (f"{fitted(self._places[line], room)}  ", "place"),
-        ]
-        return [*head, (fitted(printable(finding.message), max(1, width - len(mark) - 7 - room - 2)), "message")]
-
-    def record(self, line: int) -> Mapping[str, object]:
-        return asdict(self.findings[line])

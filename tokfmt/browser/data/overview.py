@@ -132,12 +132,12 @@ def _sizes(found: Statistics | None, session: Session) -> Iterator[Fact]:
     rows = f"{found.sequences:,}" if found.sequences or found.lengths else "not split yet"
     yield Fact(f"{row_name(session)}s", rows, _lists(""))
     if lost := left_out(found, session):
-        yield Fact("left out", f"{counted(lost, 'record')} that cannot be read", "place('findings')", odd=True)
+        yield Fact("left out", f"{counted(lost, 'record')} that cannot be read", "place('file')", odd=True)
     leads = "ranking('frequent')" if found.ids else ""
     of_positions = found.padding is not None and found.padding.count and row_name(session) == "sample"
     yield Fact("positions" if of_positions else "tokens", "" if found.tokens is None else f"{found.tokens:,}", leads)
     yield Fact("characters", "" if found.text is None else f"{found.text.characters:,}")
-    yield Fact("on disk", human_bytes(found.bytes), "place('index')")
+    yield Fact("on disk", human_bytes(found.bytes), "place('file')")
     each = text_bytes_per_token(session)
     yield Fact("text bytes/token", "" if each is None else f"{each:.2f}")
     yield Fact("type", found.dtype or "")
@@ -201,7 +201,7 @@ def _checks(session: Session) -> Iterator[Fact]:
         depth = "all tokens" if verdict.deep else "headers and index"
         wrong = bool(verdict.severities.get("error") or verdict.severities.get("warning"))
         words = f"{', '.join(counts)}" if counts else f"✓ {depth}"
-        yield Fact("findings", words, "place('findings')", odd=wrong)
+        yield Fact("findings", words, "place('file')", odd=wrong)
 
 
 def _about(session: Session) -> Iterator[Fact]:

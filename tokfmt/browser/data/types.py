@@ -12,6 +12,7 @@ from tokfmt.source.request import SourceRequest
 
 if TYPE_CHECKING:
     from tokfmt.commands.check import CheckReport
+    from tokfmt.commands.show.parts import HexRow
     from tokfmt.commands.stats import Statistics
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "CheckReport",
     "Field",
     "Finding",
+    "HexRow",
     "Place",
     "Pointer",
     "Section",

@@ -8,6 +8,5 @@ from tokfmt.browser.tabs.base import Entry
 TABS = (
     Entry("sequences", "Data", "1", "sequences:SequencesTab"),
     Entry("statistics", "Overview", "2", "statistics:StatisticsTab"),
-    Entry("findings", "Problems", "3", "findings:FindingsTab"),
-    Entry("index", "Bytes", "4", "index:IndexTab"),
+    Entry("file", "File", "3", "file:FileTab"),
 )

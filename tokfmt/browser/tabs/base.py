@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from textual.containers import Container
 
 from tokfmt.browser import keys
+from tokfmt.browser.data.check import checked
 from tokfmt.browser.data.session import Session, Where
 from tokfmt.browser.data.spots import Spot
 from tokfmt.browser.data.workers import Job
 from tokfmt.browser.widgets.loading import WithLoader
 from tokfmt.browser.work import Work
+from tokfmt.wording import printable
 
 if TYPE_CHECKING:
     from tokfmt.browser.data.types import SourceRequest
@@ -76,6 +78,9 @@ class Tab(WithLoader, Container):
         """
         self.session = session
 
+    def judged(self) -> None:
+        """Show the verdict of a check."""
+
     def enter(self) -> None:
         """Take the focus, as the tab is on the screen now."""
 
@@ -112,9 +117,14 @@ class Tab(WithLoader, Container):
 
 
 class Working(Tab):
-    """A tab with long work, one at a time; new work replaces the old one."""
+    """A tab with long work, one at a time; new work replaces the old one.
+
+    Attributes:
+        failure: The error of the work; "" without one.
+    """
 
     BINDINGS = keys.STOP
+    failure = ""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -128,6 +138,20 @@ class Working(Tab):
     @property
     def idle(self) -> bool:
         return not self._work
+
+    def check(self, *, deep: bool) -> None:
+        """Check the dataset; every token of it if the check is `deep`."""
+        session = self.session
+
+        def checked_now(outcome: object) -> None:
+            if isinstance(outcome, Exception):
+                self.failure = f"✗ {printable(outcome)}"
+                self.judged()
+            else:
+                session.verdict, self.failure = outcome, ""  # type: ignore[assignment]
+                self.host.show_health()
+
+        self.begin(lambda job: checked(session, job, deep=deep), checked_now)
 
     def begin(self, work: Callable[[Job], object], then: Callable[[object], object]) -> None:
         """Start work in a thread; `then` is called in this thread with its result or error, unless it was stopped."""

@@ -395,7 +395,7 @@ class SequencesTab(Tab):
             self.notify(words, severity="warning")
         else:
             inside = ByteSpot(place.path, place.offset, place.width or 0, opened=True)
-            self.host.go(Spot(tab="index", inside=inside))
+            self.host.go(Spot(tab="file", inside=inside))
 
     # the parts of a sample, and where they come from
 

@@ -198,7 +198,7 @@ class TopBar(Horizontal):
             words = Content.assemble(
                 (key, "$text-muted" if name != self._current else ""), f" {title}" if whole else ""
             )
-            of_findings = [self._badge] if name == "findings" and self._badge else []
+            of_findings = [self._badge] if name == "file" and self._badge else []
             if name == self._current:
                 of_findings = [Content(badge.plain) for badge in of_findings]  # whose colors the ground would hide
             self._set_label(f"#label-{name}", Content(" ").join([words, *of_findings]))
@@ -454,7 +454,7 @@ class Refusal(Static, can_focus=True):
         error = session.refused
         known = isinstance(error, TokfmtError)
         why = " ".join(str(error).split()) if known else session.failure
-        ways = [("4", "Bytes: the parts and bytes of its files"), ("3", "Problems: all that a check finds")]
+        ways = [("3", "File: its parts and bytes, and all that a check finds")]
         ways += [("d", "Another dataset")] if datasets > 1 else []
         ways += [("V", "Another split")] if len(session.splits) > 1 else []
         self.update(

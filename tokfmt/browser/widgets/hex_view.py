@@ -1,12 +1,17 @@
-"""The bytes of a file in hexadecimal and as characters, with a cursor and a mark."""
+"""The bytes of a file in hexadecimal and as tokens or characters, with a cursor and a mark; and the file as a bar."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
 
+from rich.cells import cell_len
 from rich.segment import Segment
+from textual import events
+from textual.content import Content
 from textual.message import Message
 from textual.strip import Strip
+from textual.widgets import Static
 
 from tokfmt.browser import keys
 from tokfmt.browser.data.cells import Cells
@@ -14,9 +19,12 @@ from tokfmt.browser.data.outline import BYTES_IN_ROW, Bytes, cells_of, numbers_a
 from tokfmt.browser.data.rows import Damage
 from tokfmt.browser.data.types import Place
 from tokfmt.browser.widgets.virtual_table import VirtualTable, kinds
-from tokfmt.wording import printable
+from tokfmt.wording import human_bytes, printable
 
-_DIGITS = 8
+if TYPE_CHECKING:
+    from tokfmt.browser.data.types import HexRow
+
+_DIGITS = 4
 
 
 class HexView(VirtualTable):
@@ -24,10 +32,11 @@ class HexView(VirtualTable):
 
     Attributes:
         leads: The byte under the cursor may hold a token.
+        held: What the byte under the cursor holds, in words.
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = kinds(
-        "offset", "gap", "zero", "print", "other", "marked", "byte", "byte-blurred", "damage"
+        "offset", "gap", "zero", "print", "other", "token-0", "token-1", "marked", "byte", "byte-blurred", "damage"
     )
     blurs = False
     BINDINGS = keys.HEX
@@ -45,7 +54,7 @@ class HexView(VirtualTable):
     def __init__(self) -> None:
         super().__init__(id="hex")
         self.bytes: Bytes | None = None
-        self.leads = True
+        self.leads, self.held = True, ""
         self._told: tuple[Place | None, int] = (None, -1)
         self.path: Place | None = None
         self.file_size, self.column = 0, 0
@@ -115,7 +124,7 @@ class HexView(VirtualTable):
         content, path, seen = self.bytes, self.path, self.seen
         if content is None or path is None or not seen:
             return
-        if any(content.peek(path, row) is None for row in seen):
+        if any(content.peek(path, row) is None or content.tokens(path, row) is None for row in seen):
             self.loader.ask(lambda: content.load(path, seen), lambda _: self._loaded())
 
     def _loaded(self) -> None:
@@ -125,27 +134,40 @@ class HexView(VirtualTable):
     def moved(self) -> None:
         self._title()
 
+    def say(self, held: str, *, leads: bool) -> None:
+        """Show what the byte under the cursor holds."""
+        self.held, self.leads = held, leads
+        self._title()
+
     def _title(self) -> None:
-        row = self.bytes.peek(self.path, self.at // BYTES_IN_ROW) if self.bytes and self.path else None
-        self.border_title = "" if self.path is None else self._named(self.path)
-        data = b"" if row is None or isinstance(row, Damage) else row.data[self.at % BYTES_IN_ROW :]
-        subtitle = f"byte {self.at:,} of {self.file_size:,}   {numbers_at(data)}"
-        self.border_subtitle = subtitle if self.file_size else ""
         if self._told != (self.path, self.at):
-            self._told = self.path, self.at
+            self._told, self.held = (self.path, self.at), ""
             self.post_message(self.Moved())
+        row = self.bytes.peek(self.path, self.at // BYTES_IN_ROW) if self.bytes and self.path else None
+        data = b"" if row is None or isinstance(row, Damage) else row.data[self.at % BYTES_IN_ROW :]
+        words = [self._named(self.path)] if self.path is not None else []
+        words += [f"byte {self.at:,}", self.held, numbers_at(data)] if self.file_size else []
+        self.border_title = " · ".join(map(printable, filter(None, words)))
 
     def offers(self, action: str, parameters: tuple[object, ...]) -> bool:  # noqa: ARG002 - none has any
         """Return whether an action would do something now (`keys.is_offered`)."""
         return action != "choose" or self.leads
 
+    @property
+    def _digits(self) -> int:
+        return max(_DIGITS, len(f"{self.file_size:x}"))
+
     def cells(self, line: int, width: int) -> Cells:  # noqa: ARG002 - a line has 16 bytes
         row = self.bytes.peek(self.path, line) if self.bytes and self.path else None
-        digits = max(_DIGITS, len(f"{self.file_size:x}"))
+        digits = self._digits
         if row is None or isinstance(row, Damage):
             text = "…" if row is None else f"✗ {row.why}"
             return [(f"{line * BYTES_IN_ROW:0{digits}x}  {text}", "damage")]
-        return cells_of(row, digits, self.at, self.marked, "byte" if self.has_focus else "byte-blurred")
+        return [(text, kind) for text, kind, _ in self._cells(line, row, digits)]
+
+    def _cells(self, line: int, row: HexRow, digits: int) -> Sequence[tuple[str, str, int]]:
+        tokens = self.bytes.tokens(self.path, line) if self.bytes and self.path else None
+        return cells_of(row, tokens or (), digits, self.at, self.marked, "byte" if self.has_focus else "byte-blurred")
 
     def _named(self, path: Place) -> str:
         """Return the name of a file; in a directory, its path relative to the dataset."""
@@ -161,13 +183,14 @@ class HexView(VirtualTable):
         return self.strip([Segment(f" {part}", self.get_component_rich_style("table--damage"))])
 
     def clicked(self, column: int, times: int) -> None:  # noqa: ARG002 - once is enough
-        within = column - max(_DIGITS, len(f"{self.file_size:x}")) - 2
-        number = (within - (within > BYTES_IN_ROW * 3 // 2)) // 3
-        characters = within - BYTES_IN_ROW * 3 - 2
-        if 0 <= number < BYTES_IN_ROW:
-            self.column = number
-        elif 0 <= characters < BYTES_IN_ROW:
-            self.column = characters
+        row = self.bytes.peek(self.path, self.cursor) if self.bytes and self.path else None
+        left = 0
+        for text, _, at in (
+            () if row is None or isinstance(row, Damage) else self._cells(self.cursor, row, self._digits)
+        ):
+            if left <= column < left + cell_len(text) and at >= 0:
+                self.column = at % BYTES_IN_ROW
+            left += cell_len(text)
         self._title()
         self.refresh()
 
@@ -180,3 +203,92 @@ class HexView(VirtualTable):
     def action_choose(self) -> None:
         if self.path is not None and self.file_size:
             self.post_message(self.Chosen(self.path, self.at))
+
+
+class FileBar(Static):
+    """The parts of a file as a bar, with the place of the cursor and of findings; a click goes to a byte."""
+
+    class Chosen(Message):
+        """The user clicked a byte."""
+
+        def __init__(self, offset: int) -> None:
+            super().__init__()
+            self.offset = offset
+
+    def __init__(self) -> None:
+        super().__init__(id="bar", markup=False)
+        self._parts: Sequence[tuple[str, int]] = ()
+        self._length, self._at = 0, 0
+        self._marks: Mapping[int, tuple[str, str]] = {}
+
+    def show(self, parts: Sequence[tuple[str, int]], size: int, at: int, marks: Mapping[int, tuple[str, str]]) -> None:
+        """Show a file.
+
+        Args:
+            parts: Title and first byte of each part, in the order of the bytes.
+            size: The bytes of the file.
+            at: The byte under the cursor.
+            marks: By byte offset, the sign of a finding and its style.
+        """
+        shown = parts, size, at, marks
+        if shown != (self._parts, self._length, self._at, self._marks):
+            self._parts, self._length, self._at, self._marks = shown
+            self.refresh()
+
+    @property
+    def _room(self) -> int:
+        return max(1, self.content_size.width - len(human_bytes(self._length)) - 3)
+
+    def _drawn(self) -> list[tuple[range, range, str]]:
+        """Return the bytes of each part, its cells, and the cells as text: at least one for a part."""
+        begins = [(title, start) for title, start in self._parts if start < self._length]
+        if not begins or begins[0][1]:
+            begins.insert(0, ("", 0))
+        if 2 * len(begins) > self._room:
+            begins = [("", 0)]
+        stops = [*(start for _, start in begins[1:]), self._length]
+        free, left, found = self._room - len(begins), 0, list[tuple[range, range, str]]()
+        for number, ((title, start), stop) in enumerate(zip(begins, stops, strict=True), 1):
+            right = number + free * stop // self._length
+            cells = range(left, right)
+            middle, half = len(cells) // 2, len(title) // 2 + 1
+            signs = [_scaled(at - start, stop - start, len(cells)) for at in self._marks if start <= at < stop]
+            fits = title and cell_len(title) == len(title) <= len(cells) - 4
+            fits = fits and all(abs(sign - middle) > half for sign in signs)  # which would cover letters
+            text = f"├{f' {title} ' if fits else '':─^{len(cells) - 2}}┤" if len(cells) > 1 else "│"
+            found.append((range(start, stop), cells, text))
+            left = right
+        return found
+
+    def render(self) -> Content:
+        if not self._length:
+            return Content("")
+        drawn = self._drawn()
+
+        def cell_of(offset: int) -> int:
+            for held, within, _ in drawn:
+                if offset < held.stop:
+                    return within.start + _scaled(offset - held.start, len(held), len(within))
+            return drawn[-1][1].stop - 1
+
+        cells = list("".join(text for _, _, text in drawn))
+        styles = ["$quiet"] * len(cells)
+        for offset, (sign, style) in self._marks.items():
+            cells[cell_of(offset)], styles[cell_of(offset)] = sign, style
+        here = cell_of(self._at)
+        if cells[here] in "─├┤│":
+            cells[here] = "┃"
+        styles[here] = f"{styles[here].replace('$quiet', 'bold $text-primary')} reverse"
+        parts = [Content.styled(cell, style) for cell, style in zip(cells, styles, strict=True)]
+        return Content.assemble(("0 ", "$quiet"), *parts, (f" {human_bytes(self._length)}", "$quiet"))
+
+    def on_click(self, event: events.Click) -> None:
+        column = event.x - self.gutter.left - 2
+        for held, within, _ in self._drawn() if self._length else ():
+            if column in within:
+                self.post_message(self.Chosen(held.start + _scaled(column - within.start, len(within), len(held))))
+
+
+def _scaled(at: int, size: int, other: int) -> int:
+    """Return the place in an interval of another size."""
+    return at * other // max(1, size)

@@ -1,4 +1,4 @@
-"""The parts of a dataset's files as lines, which open to their fields."""
+"""The parts of a dataset's files as lines, which open to their fields, with the findings of a check below them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from textual.message import Message
 
 from tokfmt.browser import keys
 from tokfmt.browser.data.cells import Cells, fitted
-from tokfmt.browser.data.outline import Outline, Row
-from tokfmt.browser.data.types import Field, Section
+from tokfmt.browser.data.lines import SEVERITIES
+from tokfmt.browser.data.outline import NOWHERE, Outline, Row
+from tokfmt.browser.data.types import Field, Finding, Section
 from tokfmt.browser.widgets.virtual_table import VirtualTable, kinds
 from tokfmt.wording import counted, printable
 
@@ -46,7 +47,7 @@ class Parts(VirtualTable):
     """The widget of the lines of an outline."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = kinds(
-        "section", "count", "offset", "length", "name", "value", "meaning", "wrong"
+        "section", "count", "offset", "length", "name", "value", "meaning", "wrong", "code", *SEVERITIES
     )
     filler = "value"
     BINDINGS = keys.PARTS
@@ -62,11 +63,7 @@ class Parts(VirtualTable):
             self.section = section
 
     class Followed(Message):
-        """The user follows a field to its sequence."""
-
-        def __init__(self, section: Section, field: Field) -> None:
-            super().__init__()
-            self.section, self.field = section, field
+        """The user follows the field or the finding under the cursor."""
 
     def __init__(self) -> None:
         super().__init__(id="parts")
@@ -80,13 +77,18 @@ class Parts(VirtualTable):
 
     @property
     def row(self) -> Row | None:
-        """Return the section or field under the cursor; None without lines."""
+        """Return the section, field or finding under the cursor; None without lines."""
         return self.outline.row(self.cursor) if self.count else None
 
     @property
     def section(self) -> Section | None:
         """Return the section of the cursor."""
-        return None if self.row is None else self.outline.sections[self.row.section]
+        return None if self.row is None or self.row.section == NOWHERE else self.outline.sections[self.row.section]
+
+    @property
+    def finding(self) -> Finding | None:
+        """Return the finding under the cursor."""
+        return None if self.row is None else self.outline.finding(self.row)
 
     @property
     def field(self) -> Field | None:
@@ -98,7 +100,7 @@ class Parts(VirtualTable):
         self.loader.forget()
         self.outline, self.opening, self.widths = outline, set(), Widths()
         self.scroll_to(y=0, animate=False, force=True)
-        there = row is not None and row.section < len(outline.sections)
+        there = row is not None and row.section < len(outline.sections) and row.finding is None
         self.point_at(outline.line(row) if row is not None and there else 1)
         self.moved()
 
@@ -132,6 +134,9 @@ class Parts(VirtualTable):
 
     def cells(self, line: int, width: int) -> Cells:
         row = self.outline.row(line)
+        finding = self.outline.finding(row)
+        if finding is not None:
+            return _finding_line(finding, width)
         return self._section_line(row) if row.field is None else self._field_line(row, width)
 
     def _section_line(self, row: Row) -> Cells:
@@ -140,7 +145,9 @@ class Parts(VirtualTable):
         count = outline.counts.get(row.section)
         mark = "▾" if outline.is_open(row.section) else "◌" if row.section in self.opening else "▸"
         size = "reading …" if mark == "◌" else "" if count is None else counted(count, "field")
-        return [(f"{mark} {printable(section.title)}  ", "section"), (size, "count")]
+        found = [finding.severity for finding in outline.findings.get(row.section, ())]
+        marks = [(f"{sign}{found.count(name):,}  ", name) for name, sign in SEVERITIES.items() if name in found]
+        return [(f"{mark} {printable(section.title)}  ", "section"), *marks, (size, "count")]
 
     def _field_line(self, row: Row, width: int) -> Cells:
         """Return the line of a field: byte offset, length, name, value, meaning."""
@@ -161,25 +168,23 @@ class Parts(VirtualTable):
         return cells
 
     def clicked(self, column: int, times: int) -> None:  # noqa: ARG002 - anywhere on the line
-        if self.row is not None and (self.row.field is None or times > 1):
+        if self.row is not None and (self.row == Row(self.row.section) or times > 1):
             self.action_choose()
 
     # opening
 
     def action_choose(self) -> None:
         row, section, field = self.row, self.section, self.field
-        if row is None or section is None:
+        if row is None:
             return
-        if row.field is None and self.outline.is_open(row.section):
-            self.action_close()
-        elif row.field is None:
-            self.action_open()
-        elif field is not None:
-            self.post_message(self.Followed(section, field))
+        if row.finding is not None or field is not None:
+            self.post_message(self.Followed())
+        elif section is not None and row.field is None:
+            self.action_close() if self.outline.is_open(row.section) else self.action_open()
 
     def action_open(self) -> None:
         row = self.row
-        if row is not None and not self.outline.is_open(row.section):
+        if row is not None and row.section != NOWHERE and not self.outline.is_open(row.section):
             self.opening.add(row.section)
             self.post_message(self.Opening(row.section))
             self.refresh()
@@ -189,3 +194,10 @@ class Parts(VirtualTable):
         if row is not None and self.outline.is_open(row.section):
             self.outline.close(row.section)
             self.changed(Row(row.section))
+
+
+def _finding_line(finding: Finding, width: int) -> Cells:
+    """Return the line of a finding: its sign, its code and its message."""
+    severity = finding.severity if finding.severity in SEVERITIES else "info"
+    head = [(f"  {SEVERITIES[severity]} ", severity), (f"{finding.code} " if finding.code else "", "code")]
+    return [*head, (fitted(printable(finding.message), max(1, width - sum(len(text) for text, _ in head))), "name")]
