@@ -300,6 +300,11 @@ def _around(path: Place) -> str:
     return ""
 
 
+def prefixes() -> tuple[str, ...]:
+    """Return what the names of files have after the prefixes that name datasets: `.idx`."""
+    return tuple(sorted({format_.prefix for format_ in list_formats() if format_.prefix}))
+
+
 def of_prefix(path: Place) -> Place:
     """Return a file of the dataset with a prefix; the path itself if it exists or is not a prefix.
 
@@ -363,7 +368,7 @@ def for_destination(path: PlaceLike) -> Format:
     If several fit, the format with the longest suffix or pattern wins.
     """
     name = (path if isinstance(path, Place) else LocalPlace(path)).name
-    fitting = _named(name)
+    fitting = _named(name) or _named_by_prefix(name)
     if not fitting:
         known = ", ".join(f"{one.extensions[0]} ({one.name})" for one in list_formats() if one.extensions)
         *several, last = (one.name for one in list_formats() if not (one.extensions or one.read_only))
@@ -378,6 +383,13 @@ def for_destination(path: PlaceLike) -> Format:
         choices = " or ".join(f"--to {format_}" for format_ in best)
         raise OptionError(f"the name {name!r} may mean {' or '.join(best)}. Choose one with {choices}")
     return get(best[0])
+
+
+def _named_by_prefix(name: str) -> list[tuple[str, int]]:
+    """Return the formats whose files a prefix implies."""
+    prefixed = [format_ for format_ in list_formats() if format_.prefix]
+    names = [(format_.name, name + suffix) for format_ in prefixed for suffix in format_.suffixes]
+    return [one for format_, file in names for one in _named(file) if one[0] == format_]
 
 
 def _named(name: str) -> list[tuple[str, int]]:

@@ -93,7 +93,7 @@ def test_a_missing_separator_is_refused_before_a_text_is_read(damaged, bare, tmp
     """The texts are damaged, which would be said by what reads them."""
     with pytest.raises(SeparatorUnknownError) as caught:
         tokfmt.convert(damaged, tmp_path / "o.pbin", tokenizer=bare, dry_run=dry_run)
-    for words in ("of the source is not known", "= 4095", "--to-eos none"):
+    for words in ("states no EOS", "= 4095: --to-eos 4095", "--to-eos none"):
         assert words in str(caught.value)
     assert "give tokenizer" not in str(caught.value)
     assert not list(tmp_path.glob(".o.pbin*"))

@@ -51,8 +51,10 @@ def command(
     Of several PATHS, or with --recursive those below a directory, it prints a line each, the totals, and what differs
     from the others: *. The first and last IDs are those of the first and the last 16 sequences.
     """
+    from tokfmt.source.request import expanded
+
     request = requested(paths, given)
-    if len(paths) == 1 and not (given["recursive"] or sample or deep):
+    if not (given["recursive"] or sample or deep) and len(expanded(paths)) == 1:
         from tokfmt.commands.info import info
 
         _print(info(request, given["tokenizer"]), as_json=as_json, quiet=quiet)

@@ -642,7 +642,17 @@ def reading_error(path: PlaceLike, error: OSError) -> FormatError:
     if error.errno == errno.ENOTDIR and os.path.isfile(folder := os.path.dirname(text)):
         return FormatError(folder, "is a file", expected=f"a directory that holds {os.path.basename(text)}")
     piped = error.errno == errno.ENXIO or (error.errno == errno.ENOENT and text == "-")
-    return FormatError(path, reason, remedy=_SAVE if piped else None)
+    begin = _beginning(text) if error.errno == errno.ENOENT else None
+    return FormatError(path, reason, remedy=_SAVE if piped else begin and f"Did you mean {printable(begin)}?")
+
+
+def _beginning(path: str) -> str | None:
+    """Return the first path that begins with the name of a path; None without one."""
+    folder, name = os.path.split(path)
+    with suppress(OSError):
+        there = sorted((one for one in os.listdir(folder or ".") if name and one.startswith(name)), key=natural_key)
+        return os.path.join(folder, there[0]) if there else None
+    return None
 
 
 def _manifest_of(path: PlaceLike) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import glob
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -175,14 +175,29 @@ def expanded(paths: Iterable[PlaceLike], listing: Listing | None = None) -> tupl
         if not glob.has_magic(names) or place.is_there():
             places.append(place)
             continue
-        matches = sorted(
-            (match for match in _matching(place) if not match.name.endswith(BESIDE)),
-            key=lambda match: natural_key(str(match)),
-        )
-        if not matches:
+        patterns = (place, *(place.with_name(place.name + prefix) for prefix in registry.prefixes()))
+        matches = next(filter(None, map(_matches, patterns)), None)
+        if matches is None:
             raise FormatError(path, "no file matches this pattern")
         places += matches
-    return tuple(places)
+    stems = {place: place.name.rpartition(".")[0] for place in places if not place.name.endswith(_INDEX)}
+    datasets = {*places, *(place.with_name(name) for place, name in stems.items() if name)}
+    return tuple(place for place in places if not _is_beside(place, datasets))
+
+
+_INDEX = ".idx"
+
+
+def _is_beside(place: Place, datasets: Set[Place]) -> bool:
+    """Return whether a file is the manifest or the index of a dataset that is named as well."""
+    suffix = next((suffix for suffix in (*BESIDE, _INDEX) if place.name.endswith(suffix)), None)
+    return suffix is not None and place.with_name(place.name.removesuffix(suffix)) in datasets
+
+
+def _matches(pattern: Place) -> list[Place]:
+    """Return the places that match a pattern in natural order, without what is beside datasets."""
+    places = (place for place in _matching(pattern) if not place.name.endswith(BESIDE))
+    return sorted(places, key=lambda place: natural_key(str(place)))
 
 
 def _matching(pattern: Place) -> Iterable[Place]:
