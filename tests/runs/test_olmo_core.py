@@ -172,11 +172,6 @@ def changed(path, dtype="<u4", *, swap=None, put=None, cut=0):
         ("packed_truncate", "dataset-common/instance-off*", {"dtype": "<u8", "put": (1, 2**40)}, {"TF813"}),
         ("packed_truncate", "dataset-common/document-ind*", {"dtype": "<u8", "put": (1, 2**63 + 5)}, {"TF812"}),
         ("packed_truncate", "dataset-common/document-ind*", {"dtype": "<u8", "put": (1, 2**40)}, {"TF812"}),
-        ("mixture", "dataset-common/mixture-*-ed0f*", {"put": (1, 2**20)}, {"TF815"}),
-        ("mixture", "dataset-common/mixture-*-ed0f*", {"put": (2, 10**4)}, {"TF815"}),
-        ("mixture", "dataset-common/mixture-*-ed0f*", {"put": (0, 2397)}, {"TF815"}),
-        ("mixture", "dataset-common/mixture-*-ed0f*", {"cut": 2}, {"TF815"}),
-        ("mixture", "dataset-common/mixture-*-ed0f*", {"cut": 1}, {"TF812"}),
         ("vsl_natural", "dataset-*/vsl-*/global*epoch1*", {"swap": (3, 4)}, {"TF815"}),
         ("vsl_natural", "dataset-*/vsl-*/global*epoch1*", {"put": (3, 10**6)}, {"TF812"}),
         ("vsl_natural", "dataset-*/vsl-*/global*epoch1*", {"cut": 1}, {"TF812"}),
@@ -199,16 +194,6 @@ def test_sources_in_another_order_have_the_same_name_of_their_order_file(tmp_pat
     swapped = "".join(f"[[run.source]]\npaths = [{json.dumps(path)}]\n" for path in reversed(PATHS))
     run = described(tmp_path, "composable_intra_source", work_of("composable_intra_source"), swapped)
     assert findings(run) == {"TF815"}
-
-
-def test_a_mixture_of_other_tokens_is_found(tmp_path):
-    """The order of a mixture has as many samples whatever its token files hold; the files beside it state their sizes."""
-    home = shutil.copytree(HOME, tmp_path / "set")
-    tokens = np.fromfile(home / PATHS[1], "<u2")
-    tokens[:-100].tofile(home / PATHS[1])
-    run = described(tmp_path, "mixture", work_of("mixture"), root=str(home))
-    assert findings(run) == {"TF815"}
-    assert tokfmt.info(run).extras["mixture"] == "built again"
 
 
 def test_tokens_that_were_replaced_by_as_many_make_an_order_stale(tmp_path):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from array import array as native
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -213,6 +214,7 @@ def are_equal(ours: Integers, theirs: Integers) -> bool:
     return all(np.array_equal(ours.read(a, b), theirs.read(a, b)) for a, b in windows(0, len(ours), WINDOW))
 
 
+@lru_cache(maxsize=2)
 def random_permutation(count: int, seed: int) -> Numbers:
     """Return what `torch.randperm(count)` gives after `Generator.manual_seed(seed)`."""
     parts = ("randperm", count, seed), count, ["permutation"], lambda: iter([[_permuted(count, seed)]])

@@ -18,7 +18,7 @@ from tokfmt.errors import OptionError
 from tokfmt.model.dataset import Dataset
 from tokfmt.runs.arrays import Held, Integers, Numbers, Parts, kept, places_of
 from tokfmt.runs.facts import RunFacts
-from tokfmt.runs.order import Batches, Order, Pieces, RunSource, check_passes
+from tokfmt.runs.order import Order, Pieces, RunSource, check_passes
 from tokfmt.wording import printable
 
 MOST = 1 << 28
@@ -110,6 +110,7 @@ class Instances(Protocol):
 class EpochOrder(Order):
     """The order of a stretch of a run, which began in some epoch after some of its entries."""
 
+    extra = 0
     is_contiguous = True  # each rank reads consecutive entries of a step; else every `world_size`-th
     data: Instances
     epoch_of_start: int  # the epoch in which this stretch began
@@ -118,10 +119,7 @@ class EpochOrder(Order):
     skipped: int = 0  # entries of the epoch of the start that were read before
 
     def __init__(self, facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> None:
-        self.sources, self.datasets, self.given = tuple(read), tuple(datasets), facts.given
-        self.extra, self.batches, self.world_size = 0, Batches(facts.given), facts.given.world_size or 1
-        self.are_ranks_known = facts.given.world_size is not None
-        self.pad_id = facts.given.pad_id or 0
+        super().__init__(facts, read, datasets)
         self._epoch: tuple[int, Integers] = (-1, Held(np.empty(0, np.int64)))
 
     def together(self, facts: RunFacts, there: str) -> int:

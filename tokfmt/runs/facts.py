@@ -1,12 +1,4 @@
-"""What is known of a run: the options of the format `run`, which are also the keys of `[run]` in a TOML file.
-
-tokfmt = 1
-[run]
-framework = "megatron-core"
-cache = "cache"                  # the folder of its order files
-root = "."                       # where the paths that order files name are now, or a table: "/old" = "new"
-batch_size = 512
-"""
+"""What is known of a run: the options of the format `run`, which are also the keys of `[run]` in a TOML file."""
 
 from __future__ import annotations
 

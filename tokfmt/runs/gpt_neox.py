@@ -26,7 +26,7 @@ from tokfmt.runs.arrays import WINDOW, Held, Numbers, Wrapped, places_of
 from tokfmt.runs.facts import RunFacts, weights_of
 from tokfmt.runs.megatron_lm import IndexMap, index_maps, look_at
 from tokfmt.runs.megatron_samples import Blend, BlendOrder, Windows, megatron_source
-from tokfmt.runs.order import Batches, Order, Pieces, RunSource, largest_error, repeated_by
+from tokfmt.runs.order import Order, Pieces, RunSource, repeated_by
 from tokfmt.wording import printable
 
 _OVERFLOW = "pack_until_overflow"
@@ -91,29 +91,23 @@ class GptNeoxOrder(BlendOrder):
     def __init__(self, facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> None:
         self.maps = facts.once("maps", _maps)
         super().__init__(facts, read, datasets, self.maps[0].length)
-        windows = [self.windows(k, *one.files) for k, one in enumerate(self.maps)]
-        for k, packed in enumerate(self.maps):
-            if packed.packing == _OVERFLOW:
-                of = windows[k]
-                indexes = of.documents, of.samples, of.shuffle
-                self.is_packed = False
-                windows[k] = Overflowing(k, of.seq_len, of.extra, of.dataset, *indexes, of.where)
-            windows[k].count = max(0, len(windows[k].shuffle) - 1)
+        kinds = [Overflowing if one.packing == _OVERFLOW else Windows for one in self.maps]
+        self.is_packed = Overflowing not in kinds
+        windows = [self.windows(k, one.files, kinds[k]) for k, one in enumerate(self.maps)]
+        for one in windows:
+            one.count = max(0, len(one.shuffle) - 1)
         which: Held | None = None
         numbers: Wrapped | None = None
         if len(windows) > 1:
             counts = [one.count for one in windows]
-            which, inner = largest_error([source.weight or 0.0 for source in self.sources], sum(counts))
+            which, inner = self.blended(sum(counts))
             numbers = Wrapped(inner, which, counts)
-            self.notes = ("the blend is in no file: it is built again from the weights",)
         self.load(Blend(windows, which, numbers))
         together = self.given.micro_batch_size * self.world_size
         self.whole = max(self.blend.count // together * together, 1)
         self.begin = self.first % self.whole  # where the loader of this stretch starts
-        self.count, self.is_one_pass = (
-            self.given.samples or self.first + self.whole - self.begin,
-            self.given.samples is None,
-        )
+        self.is_one_pass = self.given.samples is None
+        self.count = self.given.samples or self.first + self.whole - self.begin
 
     def numbers(self, samples: Numbers) -> Numbers:
         return self.begin + (samples - self.first) % (self.whole - self.begin)
@@ -136,9 +130,8 @@ class PreshuffledOrder(Order):
     from_files = True
 
     def __init__(self, facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> None:
-        self.sources, self.datasets, self.given = tuple(read), tuple(datasets), facts.given
-        self.spans, self.world_size, self.batches = datasets[0].spans, facts.given.world_size or 1, Batches(facts.given)
-        self.are_ranks_known = facts.given.world_size is not None
+        super().__init__(facts, read, datasets)
+        self.spans = datasets[0].spans
         begin, end = self.spans.extent(0) if self.spans.count else (0, 0)
         self.seq_len = end - begin - 1
         if self.seq_len < 1:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.findings import Finding
 from tokfmt.errors import CorruptError
+from tokfmt.files.file import open_file
+from tokfmt.files.place import Place
+from tokfmt.formats.folders import json_object
 from tokfmt.model.dataset import Dataset
 from tokfmt.runs.arrays import WINDOW, Numbers, Stored, places_of, repeated, searched
 from tokfmt.runs.order import Pieces
@@ -140,6 +144,16 @@ class Documents:
                         inner.append(a + at[(at >= 0) & (listed < rows[at, 1])])
                 found += [first + some for some in inner]
         return np.unique(np.concatenate(found))
+
+
+def counts_in(index: Place, listing: str, field: str, total: int, least: int = 0) -> Numbers:
+    """Return how much each part of a dataset has, by its `index.json`, of which all together have `total`."""
+    listed = json_object(open_file(index)).get(listing)
+    parts = listed if isinstance(listed, list) else []
+    counts: list[Any] = [part.get(field) for part in parts if isinstance(part, dict)]
+    if not all(type(count) is int and least <= count <= total for count in counts) or sum(counts) != total:
+        raise CorruptError(index, f"{field} of its {listing} does not sum to what they hold", expected=f"{total:,}")
+    return np.array(counts, np.int64)
 
 
 def _check(file: Stored, wrong: NDArray[np.bool_], numbers: Numbers) -> None:

@@ -14,20 +14,17 @@ Source: litdata 0.2.76 ran. Earlier versions seed the shuffle of parts with othe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from tokfmt.errors import CorruptError, OptionError
-from tokfmt.files.file import open_file
+from tokfmt.errors import OptionError
 from tokfmt.files.place import Place
-from tokfmt.formats.folders import json_object
 from tokfmt.model.dataset import Dataset
 from tokfmt.runs.arrays import Held, Integers, Numbers
 from tokfmt.runs.epochs import MOST, EpochOrder, longest_of, stated
 from tokfmt.runs.facts import RunFacts, weights_of
-from tokfmt.runs.instances import Sequences, Slices
-from tokfmt.runs.order import Order, RunSource
+from tokfmt.runs.instances import Sequences, Slices, counts_in
+from tokfmt.runs.order import RunSource
 
 _MOST_PLACES = 1 << 20  # workers of all ranks, and samples of a step
 _BLOCK = 256  # samples that are shuffled together, unless the run says otherwise
@@ -46,11 +43,6 @@ def sources(facts: RunFacts) -> list[RunSource]:
         weights = [weight / sum(listed) for weight in listed]
     named = zip(map(facts.named, paths), weights, strict=True)
     return [RunSource(place.name, (place,), "litdata", weight=weight) for place, weight in named]
-
-
-def order(facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> Order:
-    """Return the order that LitData builds."""
-    return LitDataOrder(facts, read, datasets)
 
 
 class LitDataOrder(EpochOrder):
@@ -97,16 +89,8 @@ class LitDataOrder(EpochOrder):
 
     def _chunks(self, path: Place, dataset: Dataset) -> tuple[Numbers, Numbers]:
         """Return how many samples each chunk of a folder has, and where it begins on its axis."""
-        index = path / "index.json"
-        listed = json_object(open_file(index)).get("chunks")
-        key = "chunk_size" if self.block is None else "dim"
-        counts: list[Any] = (
-            [chunk.get(key) for chunk in listed if isinstance(chunk, dict)] if isinstance(listed, list) else []
-        )
-        total = dataset.spans.count if self.block is None else dataset.axis.length
-        if not all(type(count) is int and 0 <= count <= total for count in counts) or sum(counts) != total:
-            raise CorruptError(index, f"{key} of its chunks does not sum to what they hold", expected=f"{total:,}")
-        sizes = np.array(counts, np.int64)
+        total, key = (dataset.spans.count, "chunk_size") if self.block is None else (dataset.axis.length, "dim")
+        sizes = counts_in(path / "index.json", "chunks", key, total)
         return (sizes if self.block is None else sizes // self.block), np.cumsum(sizes) - sizes
 
     def entries(self, epoch: int) -> Integers:
@@ -174,6 +158,9 @@ class LitDataOrder(EpochOrder):
         rows = [np.concatenate([one, np.full(-len(one) % self.batch, -1)]).reshape(-1, self.batch) for one in streams]
         turn = np.concatenate([np.arange(len(one)) for one in rows])
         return np.concatenate(rows)[np.argsort(turn, kind="stable")]
+
+
+order = LitDataOrder
 
 
 def _shuffled(part: Numbers, seed: list[int], window: int) -> Numbers:

@@ -20,30 +20,18 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from tokfmt.core.findings import Finding, Problem
 from tokfmt.errors import CorruptError, FormatError, OptionError
-from tokfmt.files.file import names_in, open_file
+from tokfmt.files.file import names_in, read_whole
 from tokfmt.files.place import Place
 from tokfmt.model.dataset import Dataset
-from tokfmt.runs.arrays import Held, Integers, Numbers, are_equal
 from tokfmt.runs.facts import RunFacts
-from tokfmt.runs.megatron_samples import (
-    Blend,
-    BlendOrder,
-    Windows,
-    megatron_source,
-    sizes_of,
-    stale_or_repeated,
-    unlike_blend,
-)
-from tokfmt.runs.order import Order, RunSource, unlike
+from tokfmt.runs.megatron_checks import unlike_blend, unlike_described
+from tokfmt.runs.megatron_samples import Blend, BlendOrder, megatron_source, sample_length
+from tokfmt.runs.order import RunSource
 from tokfmt.wording import printable
 
 _DESCRIPTION = 1 << 24  # bytes
-_LONGEST = 1 << 24  # tokens of a sample, as of a recipe
 
 
 class _Described(NamedTuple):
@@ -109,15 +97,10 @@ def _cache_of(facts: RunFacts) -> _Cache:
 
 
 def _described(path: Place) -> Mapping[str, Any]:
-    file = open_file(path)
     try:
-        if file.size > _DESCRIPTION:
-            raise FormatError(path, "is too long for a description", expected=f"at most {_DESCRIPTION:,} bytes")
-        content = json.loads(file.read(0, file.size))
+        content = json.loads(read_whole(path, _DESCRIPTION))
     except (ValueError, RecursionError) as error:
         raise CorruptError(path, f"is not JSON: {printable(error)}", remedy="Copy it again") from error
-    finally:
-        file.close()
     if not isinstance(content, Mapping):
         raise CorruptError(path, "is not a JSON object", remedy="Copy it again")
     inner = content.get("datasets", [content])
@@ -141,15 +124,6 @@ def _words(content: Mapping[str, Any]) -> str:
     return f"{printable(str(content.get('dataset_path')))}, {content.get('num_samples')} samples"
 
 
-def _length(content: Mapping[str, Any], where: Place) -> int:
-    """Return the input tokens of a sample."""
-    length = content.get("sequence_length")
-    if not isinstance(length, int) or isinstance(length, bool) or not 1 <= length <= _LONGEST:
-        expected = f"a whole number from 1 to {_LONGEST:,}"
-        raise CorruptError(where, "states a sequence_length", expected=expected, found=printable(str(length)))
-    return length
-
-
 def sources(facts: RunFacts) -> list[RunSource]:
     """Return the datasets that the descriptions name, in the order of the blend."""
     cache = facts.once("cache", _cache_of)
@@ -163,22 +137,18 @@ def sources(facts: RunFacts) -> list[RunSource]:
     return found
 
 
-def order(facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> Order:
-    """Return the order that the files hold."""
-    return MegatronOrder(facts, read, datasets, facts.once("cache", _cache_of))
-
-
 class MegatronOrder(BlendOrder):
     """The order of one split."""
 
     framework = "megatron-core"
 
-    def __init__(self, facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset], cache: _Cache) -> None:
+    def __init__(self, facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> None:
+        cache = facts.once("cache", _cache_of)
         where = cache.there / f"{cache.datasets[0].stem}-description.txt"
-        super().__init__(facts, read, datasets, _length(cache.datasets[0].content, where))
+        super().__init__(facts, read, datasets, sample_length(cache.datasets[0].content.get("sequence_length"), where))
         self.cache, there = cache, cache.there
         windows = [
-            self.windows(k, *(there / f"{one.stem}-{name}_index.npy" for name in ("document", "sample", "shuffle")))
+            self.windows(k, (there / f"{one.stem}-{name}_index.npy" for name in ("document", "sample", "shuffle")))
             for k, one in enumerate(cache.datasets)
         ]
         which = numbers = None
@@ -190,106 +160,12 @@ class MegatronOrder(BlendOrder):
 
     def look(self, *, deep: bool) -> Iterator[Finding | Problem]:
         for indexes, one in zip(self.blend.windows, self.cache.datasets, strict=True):
-            yield from _look_at(indexes, one, self.cache.there, self.given.split, deep=deep)
+            stem = self.cache.there / one.stem
+            yield from unlike_described(indexes, one.content, one.path, stem, self.given.split, deep=deep)
         if deep and self.cache.blend is not None:
             # without a size, sources end one after another, whatever their weights
             weighted = self.cache.blend.content.get("size") is not None
             yield from unlike_blend(self.blend, [one.weight if weighted else None for one in self.sources])
 
 
-def _look_at(windows: Windows, one: _Described, there: Place, split: str, *, deep: bool) -> Iterator[Finding]:
-    """Compare the indexes of a source with its tokens, and with the order that its description gives."""
-    sizes, content = sizes_of(windows.dataset), one.content
-    place = there / f"{one.stem}-document_index.npy"
-    bounds = (0, len(sizes))
-    matrix = content.get("split_matrix")
-    number = {"train": 0, "valid": 1, "test": 2}.get(split, 0)
-    if isinstance(matrix, list) and number < len(matrix) and _are_shares(matrix[number]):
-        low, high = matrix[number]
-        bounds = (round(low * len(sizes)), round(high * len(sizes)))
-    found = list(
-        stale_or_repeated(windows, bounds, one.path, place, there / f"{one.stem}-shuffle_index.npy", deep=deep)
-    )
-    yield from found
-    if deep and not any(finding.code == "TF814" for finding in found):
-        yield from _rebuilt_unlike(windows, sizes, bounds, content, place)
-
-
-def _rebuilt_unlike(
-    windows: Windows, sizes: Numbers, bounds: tuple[int, int], content: Mapping[str, Any], place: Place
-) -> Iterator[Finding]:
-    asked, seed = content.get("num_samples"), content.get("random_seed")
-    if not isinstance(seed, int) or not 0 <= seed < 1 << 32 or not (asked is None or isinstance(asked, int)):
-        return
-    if not windows.count or (asked is not None and asked > windows.count):
-        return  # Megatron-Core makes as many samples as are asked for, so the description is of another order.
-    fresh = _rebuilt(sizes, bounds, asked, windows.seq_len, windows.extra, seed)
-    pairs: list[tuple[str, Integers, Integers]] = [
-        ("document index", windows.documents, fresh[0]),
-        ("sample index", windows.samples, fresh[1]),
-        ("shuffle index", windows.shuffle, fresh[2]),
-    ]
-    others = [name for name, ours, theirs in pairs if not are_equal(ours, theirs)]
-    if others:
-        what = f"Megatron-Core builds another {' and another '.join(others)} of these tokens, this seed and this length"
-        yield unlike(place, what)
-
-
-def _sample_index(lengths: Numbers, seq_len: int, extra: int, windows: int) -> Numbers:
-    """Return where windows begin, int64[windows + 1, 2]: a place in the document index, and a token there."""
-    ends = np.cumsum(lengths)
-    at = np.arange(windows + 1, dtype=np.int64) * seq_len
-    wanted = at + extra
-    place = np.minimum(np.searchsorted(ends, wanted, side="left"), max(len(ends) - 1, 0))
-    offset = at - (ends[place] - lengths[place])
-    over = wanted > ends[-1] if len(ends) else np.zeros(len(at), np.bool_)
-    offset[over] = lengths[-1] - extra if len(lengths) else 0
-    place[0] = offset[0] = 0
-    return np.column_stack([place, offset])
-
-
-def _rebuilt(
-    sizes: Numbers, bounds: tuple[int, int], asked: int | None, seq_len: int, extra: int, seed: int
-) -> tuple[Held, Held, Held]:
-    """Return the document index, the sample index and the shuffle index as Megatron builds them.
-
-    `bounds` are the documents of the split. The last epoch may be shuffled by itself.
-    """
-    numbers = np.arange(*bounds, dtype=np.int32)
-    per = int(sizes[bounds[0] : bounds[1]].sum())
-    epochs = 1
-    if asked is not None:
-        epochs = max(1, -(-(asked * seq_len + extra) // per))
-        while epochs > 1 and (epochs - 1) * per >= asked * seq_len + extra:
-            epochs -= 1
-    first, apart = 0, False
-    if epochs > 1 and asked is not None:
-        first = ((epochs - 1) * per - extra) // seq_len
-        apart = (asked - first) < int(0.80 * ((per - extra) // seq_len))
-    state = np.random.RandomState(seed)
-
-    def block(count: int) -> NDArray[np.int32]:
-        drawn = np.tile(numbers, count)
-        state.shuffle(drawn)
-        return drawn
-
-    documents = np.concatenate([block(epochs - 1), block(1)]) if apart else block(epochs)
-    count = (epochs * per - extra) // seq_len
-    samples = _sample_index(sizes[documents].astype(np.int64), seq_len, extra, count)
-    parts = [(0, first), (first, count)] if apart else [(0, count)]
-    shuffles = list[NDArray[np.uint32]]()
-    for a, b in parts:
-        drawn = np.arange(a, b, dtype=np.uint32)
-        state.shuffle(drawn)
-        shuffles.append(drawn)
-    return Held(documents), Held(samples), Held(np.concatenate(shuffles))
-
-
-def _are_shares(pair: object) -> bool:
-    """Return True for the bounds of a split, two shares of all documents."""
-    return (
-        isinstance(pair, list)
-        and len(pair) == 2
-        and all(isinstance(one, (int, float)) for one in pair)
-        and (0 <= pair[0] <= pair[1] <= 1)
-    )
+order = MegatronOrder

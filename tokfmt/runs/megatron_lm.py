@@ -27,9 +27,10 @@ from tokfmt.files.file import names_in, read_whole
 from tokfmt.files.place import Place
 from tokfmt.model.dataset import Dataset
 from tokfmt.runs.arrays import Held, Integers, Numbers, searched
-from tokfmt.runs.facts import RunFacts
-from tokfmt.runs.megatron_samples import Blend, BlendOrder, Windows, megatron_source, stale_or_repeated, unlike_blend
-from tokfmt.runs.order import Order, RunSource, largest_error
+from tokfmt.runs.facts import RunFacts, weights_of
+from tokfmt.runs.megatron_checks import stale_or_repeated, unlike_blend
+from tokfmt.runs.megatron_samples import Blend, BlendOrder, Windows, megatron_source, sample_length
+from tokfmt.runs.order import RunSource
 from tokfmt.wording import printable
 
 _NAME = re.compile(
@@ -37,7 +38,8 @@ _NAME = re.compile(
     r"(?P<words>(?P<asked>\d+|None)ns_(?P<length>\d+)sl_\d+s(?:_(?P<packing>\w+?)pi(?:_ac)?)?)_doc_idx\.npy"
 )
 _TEXT = re.compile(r"GPT Dataset\n\n.*?\nSplit [^\n]*\n", re.DOTALL)
-_LONGEST, _DESCRIPTION = 1 << 24, 1 << 24  # tokens of a sample, and bytes of a description
+_NUMBER = re.compile(r"[0-9]{1,18}")
+_DESCRIPTION = 1 << 24  # bytes
 _SURPLUS = 1.005  # samples that are built for each that is asked for
 _FILES = ("doc", "sample", "shuffle")
 
@@ -57,43 +59,23 @@ class IndexMap(NamedTuple):
         return document, sample, shuffle
 
 
-class Blended(NamedTuple):
-    """The order files of a blend of 23.06."""
-
-    which: Place
-    numbers: Place
-
-
 def sources(facts: RunFacts) -> list[RunSource]:
     """Return the datasets that the run read, in the order of the blend."""
     return [one.source for one in facts.once("maps", _found)[0]]
 
 
-def order(facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> Order:
-    """Return the order that the files hold; that of a blend up to 23.04 is built again."""
-    return MegatronLmOrder(facts, read, datasets)
-
-
-def _found(facts: RunFacts) -> tuple[list[IndexMap], Blended | None]:
+def _found(facts: RunFacts) -> tuple[list[IndexMap], tuple[Place, Place] | None]:
     described = [name for name in names_in(facts.cache) if name.endswith(".dsc")] if facts.cache.is_dir() else []
     if described:
         return _described(facts, described)
-    return index_maps(facts, _mixed(facts, facts.given.data_path)), None
+    return index_maps(facts, _mixed(facts.given.data_path)), None
 
 
-def _mixed(facts: RunFacts, words: Sequence[str]) -> list[tuple[str, float | None]]:
+def _mixed(words: Sequence[str]) -> list[tuple[str, float | None]]:
     """Return the paths of `--data-path` with their weights."""
     if len(words) < 2:
         return [(path, None) for path in words]
-    try:
-        weights = [float(word) for word in words[::2]]
-    except ValueError:
-        weights = []
-    if len(weights) * 2 != len(words) or not all(math.isfinite(weight) and weight >= 0 for weight in weights):
-        raise OptionError(
-            f"{printable(facts.where)}: data_path is not WEIGHT,PATH,WEIGHT,PATH as in the arguments of the run",
-            name="data_path",
-        )
+    weights = weights_of("data_path", words[::2], len(words[1::2]))
     return list(zip(words[1::2], weights, strict=True))
 
 
@@ -118,12 +100,8 @@ def index_maps(facts: RunFacts, mixed: Sequence[tuple[str, float | None]], *, nu
         place = facts.named(path)
         share = None if weight is None or not total else weight / total
         stem, match = _chosen(facts, place, k if numbered else None, share)
-        name = place.name
-        length = int(match["length"])
-        if not 1 <= length <= _LONGEST:
-            raise CorruptError(stem, f"states samples of {length:,} tokens", expected=f"1 to {_LONGEST:,}")
-        source = megatron_source(name, place, share)
-        maps.append(IndexMap(source, stem, length, match["packing"] or ""))
+        length = sample_length(int(match["length"]), stem)
+        maps.append(IndexMap(megatron_source(place.name, place, share), stem, length, match["packing"] or ""))
     if len({one.length for one in maps}) > 1:
         raise OptionError(
             "the order files are of samples of several lengths. --from-opt order=Nns_Lsl chooses", name="order"
@@ -160,7 +138,7 @@ def _chosen(facts: RunFacts, data: Place, number: int | None, share: float | Non
     return data.parent / found[0].string.removesuffix("_doc_idx.npy"), found[0]
 
 
-def _described(facts: RunFacts, names: Sequence[str]) -> tuple[list[IndexMap], Blended | None]:
+def _described(facts: RunFacts, names: Sequence[str]) -> tuple[list[IndexMap], tuple[Place, Place] | None]:
     """Return the order files that descriptions of 23.06 name."""
     there, given = facts.cache, facts.given
     tops = list[tuple[str, list[str], list[float]]]()
@@ -185,19 +163,15 @@ def _described(facts: RunFacts, names: Sequence[str]) -> tuple[list[IndexMap], B
         )
     hashed, inner, weights = tops[0]
     maps = [_of_text(facts, there, one, weights[k] if k < len(weights) else None) for k, one in enumerate(inner)]
-    blend = Blended(there / f"{hashed}_index.npy", there / f"{hashed}_sample_index.npy") if weights else None
-    return maps, blend
+    return maps, (there / f"{hashed}_index.npy", there / f"{hashed}_sample_index.npy") if weights else None
 
 
 def _of_text(facts: RunFacts, there: Place, text: str, weight: float | None) -> IndexMap:
-    hashed, length = hashlib.md5(text.encode(), usedforsecurity=False).hexdigest(), _value(text, "Sequence length")
-    if not length.isdecimal() or not 1 <= int(length) <= _LONGEST:
-        raise CorruptError(there / f"{hashed}.dsc", f"states samples of {printable(length)} tokens")
-    path = _value(text, "Data prefix")
-    place = facts.located(path, there / f"{hashed}.dsc")
-    name = path.rpartition("/")[2]
-    source = megatron_source(name, place, weight)
-    return IndexMap(source, there / hashed, int(length))
+    hashed = hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
+    where, path = there / f"{hashed}.dsc", _value(text, "Data prefix")
+    source = megatron_source(path.rpartition("/")[2], facts.located(path, where), weight)
+    length = _value(text, "Sequence length")
+    return IndexMap(source, there / hashed, sample_length(int(length) if _NUMBER.fullmatch(length) else length, where))
 
 
 def _weights_of(text: str, path: Place) -> list[float]:
@@ -227,21 +201,20 @@ class MegatronLmOrder(BlendOrder):
     def __init__(self, facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> None:
         self.maps, blended = facts.once("maps", _found)
         super().__init__(facts, read, datasets, self.maps[0].length)
-        windows = [self.windows(k, *one.files) for k, one in enumerate(self.maps)]
+        windows = [self.windows(k, one.files) for k, one in enumerate(self.maps)]
         which: Integers | None = None
         numbers: Integers | None = None
         if blended is not None:
-            stored = self.opened(blended.which)
+            stored = self.opened(blended[0])
             stored.most = len(windows) - 1
-            which, numbers = stored, self.opened(blended.numbers)
+            which, numbers = stored, self.opened(blended[1])
         elif len(windows) > 1:
-            which, numbers = self.blended([one.count for one in windows])
+            which, numbers = self._ended([one.count for one in windows])
         self.load(Blend(windows, which, numbers))
 
-    def blended(self, counts: Sequence[int]) -> tuple[Held, Held]:
+    def _ended(self, counts: Sequence[int]) -> tuple[Held, Held]:
         """Return the blend of sources with so many samples, up to the first sample that one of them does not have."""
-        which, numbers = largest_error([source.weight or 0.0 for source in self.sources], sum(counts))
-        self.notes = ("the blend is in no file: it is built again from the weights",)
+        which, numbers = self.blended(sum(counts))
         for a, inner in searched(numbers):
             beyond = np.flatnonzero(inner >= np.array(counts)[which.read(a, a + len(inner))])
             if len(beyond):
@@ -254,6 +227,9 @@ class MegatronLmOrder(BlendOrder):
             yield from look_at(windows, one, deep=deep)
         if deep:
             yield from unlike_blend(self.blend, [one.weight for one in self.sources])
+
+
+order = MegatronLmOrder
 
 
 def look_at(windows: Windows, one: IndexMap, *, deep: bool) -> Iterator[Finding]:

@@ -9,37 +9,26 @@ Source: `megatron/core/datasets` of Megatron-Core 0.5 to 0.16, found by running 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.findings import Finding
 from tokfmt.core.reader import windows as cut
 from tokfmt.errors import CorruptError, FormatError, OptionError
 from tokfmt.files.place import Place
 from tokfmt.model.dataset import Dataset
-from tokfmt.runs.arrays import (
-    WINDOW,
-    Integers,
-    Numbers,
-    Stored,
-    places_of,
-    random_permutation,
-    searched,
-    stored_npy,
-)
+from tokfmt.runs.arrays import WINDOW, Held, Integers, Numbers, Stored, places_of, random_permutation, stored_npy
 from tokfmt.runs.facts import RunFacts
-from tokfmt.runs.order import Batches, Inputs, Order, Pieces, RunSource, check_passes, repeats, unlike
+from tokfmt.runs.order import Inputs, Order, Pieces, RunSource, check_passes, largest_error
 from tokfmt.wording import printable
 
 _PASSES = 1 << 20  # of a cyclic loader
 _EMPTY = 1 << 20  # empty documents in a window, at most
-_LAGS = 1 << 20  # of sources, held at once
-_LARGEST = float(1 << 53)
-_TIE = 1e-4  # sources whose lags differ by less may follow in either order, as sums are rounded
+_LONGEST = 1 << 24  # tokens of a sample, as of a recipe
 
 
 def megatron_source(name: str, prefix: Place, weight: float | None = None) -> RunSource:
@@ -48,12 +37,6 @@ def megatron_source(name: str, prefix: Place, weight: float | None = None) -> Ru
     """
     index = prefix.with_name(f"{prefix.name}.idx")
     return RunSource(name, (index,), "megatron", {"unit": "sequences"}, weight)
-
-
-def sizes_of(dataset: Dataset) -> Numbers:
-    """Return the length of each sequence with its separator."""
-    starts, stops = dataset.spans.extents(0, dataset.spans.count)[:2]
-    return stops - starts
 
 
 @dataclass(slots=True)
@@ -125,15 +108,9 @@ class Windows:
 
     def _window_at(self, place: int, offset: int) -> int:
         """Return the last window that begins at or before a token of the document index."""
-        low, high = 0, len(self.samples) - 1
-        while high - low > 1:
-            middle = (low + high) // 2
-            row = self.samples.read(middle, middle + 1)[0]
-            if (int(row[0]), int(row[1])) <= (place, offset):
-                low = middle
-            else:
-                high = middle
-        return low
+        known = range(len(self.samples) - 1)
+        after = bisect_right(known, [place, offset], key=lambda k: self.samples.read(k, k + 1)[0].tolist())
+        return max(after - 1, 0)
 
 
 class Blend:
@@ -143,23 +120,26 @@ class Blend:
         self.windows, self.which, self.inner = list(windows), which, numbers
         self.count = len(which) if which is not None else windows[0].count
 
+    def _of_sources(self, numbers: Numbers) -> tuple[Numbers, Numbers]:
+        """Return the sources of samples of the blend, and their numbers there."""
+        if self.which is None or self.inner is None:
+            return np.zeros(len(numbers), np.int64), numbers
+        which, inner = self.which.take(numbers), self.inner.take(numbers)
+        if len(which) and int(which.max()) >= len(self.windows):
+            raise FormatError(self.windows[0].where, "the blend names a source that its description does not have")
+        return which, inner
+
     def pieces(self, numbers: Numbers) -> Pieces:
         """Return the pieces of samples of the blend; what has the number -1 has none."""
         rows = np.flatnonzero(numbers >= 0)
-        kept = numbers[rows]
-        if self.which is None or self.inner is None:
-            return self.windows[0].pieces(kept, rows)
-        which, inner = self.which.take(kept), self.inner.take(kept)
-        if len(which) and int(which.max()) >= len(self.windows):
-            raise FormatError(self.windows[0].where, "the blend names a source that its description does not have")
-        parts = [self.windows[k].pieces(inner[which == k], rows[which == k]) for k in sorted(set(which.tolist()))]
-        return Pieces.joined(parts)
+        which, inner = self._of_sources(numbers[rows])
+        return Pieces.joined(
+            [self.windows[k].pieces(inner[which == k], rows[which == k]) for k in np.unique(which).tolist()]
+        )
 
     def located(self, numbers: Numbers) -> tuple[Numbers, NDArray[np.bool_]]:
         """Return the sources of samples, and which of them are full: all but the last windows of sources."""
-        which, inner = np.zeros(len(numbers), np.int64), numbers
-        if self.which is not None and self.inner is not None:
-            which, inner = self.which.take(numbers), self.inner.take(numbers)
+        which, inner = self._of_sources(numbers)
         is_full = np.zeros(len(numbers), np.bool_)
         for k, windows in enumerate(self.windows):
             mine = which == k
@@ -168,46 +148,15 @@ class Blend:
 
     def holding(self, source: int, sequence: int, start: int, stop: int) -> Numbers:
         """Return the numbers in the blend, ascending, of the samples that read some tokens of a sequence."""
-        inner = [(k, one.holding(sequence, start, stop)) for k, one in enumerate(self.windows) if one.source == source]
-        if self.which is None or self.inner is None:
-            return np.sort(np.concatenate([numbers for _, numbers in inner])) if inner else np.empty(0, np.int64)
-        found = list[Numbers]()
-        for k, numbers in inner:
-            places = places_of(self.inner, numbers)
-            found.append(places[self.which.take(places) == k])
-        return np.sort(np.concatenate(found)) if found else np.empty(0, np.int64)
-
-    def out_of_turn(self) -> int | None:
-        """Return the first entry that does not have the next sample of its source; None if each has."""
-        if self.which is None or self.inner is None:
-            return None
-        taken = np.zeros(len(self.windows), np.int64)
-        for a, which in searched(self.which):
-            inner, wrong = self.inner.read(a, a + len(which)), list[int]()
-            for k, windows in enumerate(self.windows):
-                at = np.flatnonzero(which == k)
-                after = taken[k] + np.arange(len(at))
-                wrong += at[(inner[at] != after) | (after >= windows.count)][:1].tolist()
-                taken[k] += len(at)
-            if wrong:
-                return a + min(wrong)
-        return None
-
-    def off_weight(self, weights: Sequence[float]) -> int | None:
-        """Return the first entry whose source does not lag its weight most; None if each does. Every entry has the next
-        sample of its source.
-        """
-        shares = np.array(weights, np.float64) / sum(weights)
-        taken = np.zeros(len(shares), np.int64)
-        for a, which in searched(self.which, step=_LAGS // len(shares) + 1) if self.which is not None else ():
-            held = which[:, None] == np.arange(len(shares))
-            before = taken + np.cumsum(held, 0) - held
-            lag = np.maximum(a + np.arange(len(which)), 1)[:, None] * shares - before
-            wrong = np.flatnonzero(lag[held] < lag.max(1) - _TIE)
-            if len(wrong):
-                return a + int(wrong[0])
-            taken += held.sum(0)
-        return None
+        found = [np.empty(0, np.int64)]
+        for k, windows in enumerate(self.windows):
+            if windows.source == source:
+                numbers = windows.holding(sequence, start, stop)
+                if self.which is not None and self.inner is not None:
+                    places = places_of(self.inner, numbers)
+                    numbers = places[self.which.take(places) == k]
+                found.append(numbers)
+        return np.sort(np.concatenate(found))
 
 
 class Cyclic:
@@ -217,11 +166,8 @@ class Cyclic:
         self.count, self.micro, self.ranks, self.consumed, self.sharding = count, micro, ranks, consumed, sharding
         self.together = micro * ranks
         if count < self.together:
-            raise OptionError(
-                f"the run has {count:,} samples, fewer than a micro batch of {micro:,} on each of {ranks:,} ranks",
-                name="micro_batch_size",
-            )
-        self._drawn: dict[tuple[int, int], Numbers] = {}
+            what = f"the run has {count:,} samples, fewer than a micro batch of {micro:,} on each of {ranks:,} ranks"
+            raise OptionError(what, name="micro_batch_size")
         self._passes: dict[int, list[tuple[int, int]]] = {}  # of each rank: its first micro batch, samples before it
 
     def numbers(self, rank: int, turns: Numbers, columns: Numbers) -> Numbers:
@@ -251,19 +197,12 @@ class Cyclic:
         epoch, inside = divmod(consumed, active)
         if self.sharding:
             share = self.count // self.together * self.micro
-            listed = rank * share + self._permuted(share, epoch)[inside // self.ranks :]
+            listed = rank * share + random_permutation(share, epoch)[inside // self.ranks :]
         else:
             full = self.count // self.micro * self.micro
-            listed = self._permuted(full, epoch)[inside:][rank :: self.ranks]
+            listed = random_permutation(full, epoch)[inside:][rank :: self.ranks]
         whole = len(listed) // self.micro * self.micro
         return listed[:whole].reshape(-1, self.micro)
-
-    def _permuted(self, count: int, epoch: int) -> Numbers:
-        if (count, epoch) not in self._drawn:
-            if len(self._drawn) > 2:
-                self._drawn.clear()
-            self._drawn[count, epoch] = random_permutation(count, epoch)
-        return self._drawn[count, epoch]
 
 
 class BlendOrder(Order):
@@ -274,13 +213,9 @@ class BlendOrder(Order):
     loader: Cyclic | None = None
 
     def __init__(self, facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset], seq_len: int) -> None:
-        given = facts.given
-        self.sources, self.datasets, self.given = tuple(read), tuple(datasets), given
-        self.seq_len, self.extra = seq_len, int(given.extra_token)
-        self.pad_id, self.world_size = given.pad_id or 0, given.world_size or 1
-        self.are_ranks_known = given.world_size is not None
-        self.batches = Batches(given)
-        self.facts = {"split": given.split, "loader": given.dataloader_type}
+        super().__init__(facts, read, datasets)
+        self.seq_len, self.extra = seq_len, int(self.given.extra_token)
+        self.facts = {"split": self.given.split, "loader": self.given.dataloader_type}
 
     def load(self, blend: Blend) -> None:
         """Read the samples of a blend with the loader of the run."""
@@ -293,22 +228,27 @@ class BlendOrder(Order):
             if given.samples is None:
                 raise OptionError("a cyclic loader never ends. Add samples=N, the samples of the run", name="samples")
             if (given.samples - self.first) // blend.count > _PASSES:
-                raise OptionError(
-                    f"samples is more than {_PASSES:,} passes over the {blend.count:,} samples of the run",
-                    name="samples",
-                )
+                what = f"samples is more than {_PASSES:,} passes over the {blend.count:,} samples of the run"
+                raise OptionError(what, name="samples")
             self.count = given.samples
 
     def opened(self, path: Place, width: int = 1) -> Stored:
         """Open an order file, which is closed with the order."""
         if not path.is_file():
-            raise lacks(path.name, path.parent)
+            remedy = "The order is not complete: copy the whole cache"
+            raise FormatError(path.parent, f"has no {printable(path.name)}", remedy=remedy)
         return self.keep(stored_npy(path, width))
 
-    def windows(self, source: int, documents: Place, samples: Place, shuffle: Place) -> Windows:
+    def blended(self, size: int) -> tuple[Held, Held]:
+        """Return a blend of so many samples, which is in no file, by the weights of the sources."""
+        self.notes = ("the blend is in no file: it is built again from the weights",)
+        return largest_error([source.weight or 0.0 for source in self.sources], size)
+
+    def windows(self, source: int, files: Iterable[Place], kind: type[Windows] = Windows) -> Windows:
         """Return the samples of a source, by its three order files."""
+        documents, samples, shuffle = files
         indexes = self.opened(documents), self.opened(samples, 2), self.opened(shuffle)
-        return Windows(source, self.seq_len, self.extra, self.datasets[source], *indexes, samples)
+        return kind(source, self.seq_len, self.extra, self.datasets[source], *indexes, samples)
 
     def numbers(self, samples: Numbers) -> Numbers:
         if self.loader is None:
@@ -326,10 +266,10 @@ class BlendOrder(Order):
         return self.blend.pieces(self.numbers(samples))
 
     def inputs(self, samples: Numbers) -> Inputs:
-        numbers = self.numbers(samples)
-        rows = np.flatnonzero(numbers >= 0)
         if not self.is_packed:
             return super().inputs(samples)
+        numbers = self.numbers(samples)
+        rows = np.flatnonzero(numbers >= 0)
         which, is_full = self.blend.located(numbers[rows])
         short = super().inputs(samples[rows[~is_full]])
         full = Inputs(rows[is_full], which[is_full], np.full(np.count_nonzero(is_full), self.seq_len))
@@ -351,56 +291,9 @@ class BlendOrder(Order):
         return self.in_micro_batches(step, self.given.micro_batch_size)
 
 
-def unlike_blend(blend: Blend, weights: Sequence[float | None]) -> Iterator[Finding]:
-    """Compare the files of a blend with each other, and with the `weights` of its sources if all are known."""
-    which, inner = blend.which, blend.inner
-    if not isinstance(which, Stored) or not isinstance(inner, Stored):
-        return  # it is built again
-    if len(which) != len(inner):
-        raise CorruptError(
-            inner.file.path,
-            "has another number of entries than the index of sources beside it",
-            expected=f"{len(which):,}",
-            found=f"{len(inner):,}",
-            remedy="Copy both again",
-        )
-    if (entry := blend.out_of_turn()) is not None:
-        yield Finding(
-            "TF813",
-            "error",
-            str(inner.file.path),
-            f"entry {entry:,} does not have the next sample of its source, so that some samples were read twice or "
-            f"never. It, or the entry of {which.file.path.name} for it, was damaged",
-        )
-        return
-    known = [weight for weight in weights if weight is not None]
-    are_weights = len(known) == len(weights) and min(known) >= 0 and 0 < sum(known) < _LARGEST
-    if are_weights and (entry := blend.off_weight(known)) is not None:
-        yield unlike(which.file.path, f"entry {entry:,} is not of the source that lags its weight most")
-
-
-def stale_or_repeated(
-    windows: Windows, bounds: tuple[int, int], title: str, documents: Place, shuffle: Place, *, deep: bool
-) -> Iterator[Finding]:
-    """Compare the indexes of a source with its tokens. `bounds` are the documents of the split."""
-    if deep:
-        yield from repeats(shuffle, windows.shuffle)
-    first, last = bounds
-    per = int(sizes_of(windows.dataset)[first:last].sum())
-    epochs = len(windows.documents) // max(last - first, 1)
-    expected = max(0, epochs * per - windows.extra) // windows.seq_len
-    count = len(windows.shuffle)
-    if epochs * (last - first) != len(windows.documents) or expected != count:
-        yield Finding(
-            "TF814",
-            "error",
-            str(documents),
-            f"the order is stale: it was made for {len(windows.documents):,} documents and {count:,} samples, "
-            f"and {printable(title)} has {last - first:,} documents of {per:,} tokens in this split. "
-            "The tokens were replaced after it was made",
-        )
-
-
-def lacks(name: str, there: Place) -> FormatError:
-    """Return the error for an order file that is missing."""
-    return FormatError(there, f"has no {printable(name)}", remedy="The order is not complete: copy the whole cache")
+def sample_length(stated: object, where: Place) -> int:
+    """Return the input tokens of a sample, which a description or the name of an order file states."""
+    if not isinstance(stated, int) or isinstance(stated, bool) or not 1 <= stated <= _LONGEST:
+        expected = f"1 to {_LONGEST:,}"
+        raise CorruptError(where, f"states samples of {printable(str(stated))} tokens", expected=expected)
+    return stated

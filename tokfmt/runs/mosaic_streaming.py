@@ -11,26 +11,21 @@ The state of a checkpoint has epoch, sample_in_epoch, num_canonical_nodes and sh
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.errors import CorruptError, OptionError
-from tokfmt.files.file import open_file
-from tokfmt.files.place import Place
-from tokfmt.formats.folders import json_object
+from tokfmt.errors import OptionError
 from tokfmt.model.dataset import Dataset
 from tokfmt.runs.arrays import Held, Integers, Numbers
 from tokfmt.runs.epochs import MOST, EpochOrder, longest_of, stated
 from tokfmt.runs.facts import RunFacts, weights_of
-from tokfmt.runs.instances import Sequences
-from tokfmt.runs.order import Order, RunSource
+from tokfmt.runs.instances import Sequences, counts_in
+from tokfmt.runs.order import RunSource
 
 _REPEATS = 256  # of all samples in an epoch
 _MOST_PLACES = 1 << 20  # canonical nodes, and places of a batch of all workers
 _CONFIG = "the configuration of the run (train_loader of LLM Foundry, the arguments of StreamingDataset)"
-_Spans = list[tuple[int, int]]
 _draw: Callable[[int], np.random.Generator] = np.random.default_rng
 
 
@@ -38,11 +33,6 @@ def sources(facts: RunFacts) -> list[RunSource]:
     """Return the streams of the run, in order."""
     paths = stated(facts, "streams", facts.given.streams, _CONFIG)
     return [RunSource(place.name, (place,), "mds") for place in map(facts.named, paths)]
-
-
-def order(facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> Order:
-    """Return the order that Streaming builds."""
-    return StreamingOrder(facts, read, datasets)
 
 
 class StreamingOrder(EpochOrder):
@@ -64,7 +54,10 @@ class StreamingOrder(EpochOrder):
         if max(self.canonical, given.nodes) % min(self.canonical, given.nodes):
             raise OptionError("num_canonical_nodes and nodes do not divide each other", name="num_canonical_nodes")
         self.block = given.shuffle_block_size or max(4_000_000 // self.canonical, 1 << 18)
-        self.shards = [_shards(one.paths[0], dataset) for one, dataset in zip(read, datasets, strict=True)]
+        self.shards = [
+            counts_in(one.paths[0] / "index.json", "shards", "samples", dataset.spans.count, 1)
+            for one, dataset in zip(read, datasets, strict=True)
+        ]
         self.firsts = np.cumsum([0, *(int(shards.sum()) for shards in self.shards)])
         self.chosen = self._chosen()
         if not self.chosen.any():
@@ -194,17 +187,7 @@ class StreamingOrder(EpochOrder):
         return taken
 
 
-def _shards(path: Place, dataset: Dataset) -> Numbers:
-    """Return the samples of each shard of a stream."""
-    index = path / "index.json"
-    try:
-        shards = [int(shard["samples"]) for shard in json_object(open_file(index))["shards"]]
-    except (ValueError, KeyError, TypeError) as error:
-        raise CorruptError(index, "does not list the samples of its shards", remedy="Copy it again") from error
-    if min(shards, default=0) < 1 or sum(shards) != dataset.spans.count:
-        found, expected = f"{sum(shards):,}", f"{dataset.spans.count:,} samples, and some in each shard"
-        raise CorruptError(index, "lists other samples than there are", expected=expected, found=found)
-    return np.array(shards, np.int64)
+order = StreamingOrder
 
 
 def partition(
@@ -237,78 +220,53 @@ def partition(
     return dealt.reshape(nodes, ranks, -1, workers, batch).transpose(0, 1, 3, 2, 4)
 
 
-def _in_nodes(
-    spans: list[Any], sizes: Sequence[int], canonical: int, cut: Callable[[Any, int], tuple[Any, Any]]
-) -> list[list[Any]]:
+def _in_nodes(spans: list[Numbers], canonical: int) -> list[list[Numbers]]:
     """Return the spans of each canonical node; one that two of them have is cut."""
-    total, done, rest = sum(sizes), 0, list(zip(spans, sizes, strict=True))[::-1]
-    nodes = list[list[Any]]()
+    total, done, rest = sum(map(len, spans)), 0, spans[::-1]
+    nodes = list[list[Numbers]]()
     for node in range(canonical):
-        end, mine = total * (node + 1) // canonical, list[Any]()
-        while rest:
-            span, size = rest[-1]
-            if end < done + size:
-                if done < end:
-                    first, after = cut(span, end - done)
-                    mine.append(first)
-                    rest[-1] = (after, size - (end - done))
-                    done = end
-                break
-            mine.append(span)
-            rest.pop()
-            done += size
+        end, mine = total * (node + 1) // canonical, list[Numbers]()
+        while rest and done + len(rest[-1]) <= end:
+            mine.append(rest.pop())
+            done += len(mine[-1])
+        if rest and done < end:
+            mine.append(rest[-1][: end - done])
+            rest[-1] = rest[-1][end - done :]
+            done = end
         nodes.append(mine)
     return nodes
 
 
-class _Boxed:
-    """An array that a generator shuffles as one element of a list."""
-
-    def __init__(self, numbers: Numbers) -> None:
-        self.numbers = numbers
-
-
 def shuffled(algorithm: str, units: Numbers, canonical: int, seed: int, epoch: int, block: int) -> Numbers:
     """Return what the places of an epoch mean after its shuffle."""
-    draw, ends = _draw(seed + epoch), np.cumsum(units).tolist()
+    draw, first = _draw(seed + epoch), _draw(seed)
     if algorithm == "naive":
         return draw.permutation(int(units.sum()))
-    spans: list[Any] = [(end - size, end) for size, end in zip(units.tolist(), ends, strict=True)]
-    first = _draw(seed)
+    spans = [np.arange(end - size, end) for size, end in zip(units.tolist(), np.cumsum(units).tolist(), strict=True)]
+    first.shuffle(spans)  # a list, of which the generator draws otherwise than of an array
     if algorithm == "py2s":
-        boxes = [_Boxed(np.arange(*span)) for span in spans]
-        first.shuffle(boxes)
-        for box in boxes:
-            first.shuffle(box.numbers)
-        sizes = [len(box.numbers) for box in boxes]
-        found = list[Numbers]()
-        for mine in _in_nodes(
-            boxes, sizes, canonical, lambda box, at: (_Boxed(box.numbers[:at]), _Boxed(box.numbers[at:]))
-        ):
-            draw.shuffle(mine)
-            for box in mine:
-                draw.shuffle(box.numbers)
-            found += [box.numbers for box in mine]
-        return np.concatenate(found)
-    first.shuffle(spans)
-    sizes = [end - begin for begin, end in spans]
-    nodes = _in_nodes(spans, sizes, canonical, lambda span, at: ((span[0], span[0] + at), (span[0] + at, span[1])))
+        for span in spans:
+            first.shuffle(span)
+    nodes = _in_nodes(spans, canonical)
     for mine in nodes:
         draw.shuffle(mine)
-    if algorithm == "py1br":
-        staggers = draw.integers(0, int(0.75 * block), (canonical,)).tolist()
-        return np.concatenate(
-            [_in_blocks(mine, draw, block, shift) for mine, shift in zip(nodes, staggers, strict=True)]
-        )
-    return np.concatenate([_inside_spans(mine, draw, block if algorithm == "py1e" else None) for mine in nodes])
+        for span in mine if algorithm == "py2s" else ():
+            draw.shuffle(span)
+    staggers = draw.integers(0, int(0.75 * block), (canonical,)).tolist() if algorithm == "py1br" else [0] * canonical
+    for mine, stagger in zip(nodes, staggers, strict=True):
+        if algorithm == "py1br":
+            mine[:] = [_in_blocks(mine, draw, block, stagger)]
+        elif algorithm != "py2s":
+            mine[:] = [_inside_spans(mine, draw, block if algorithm == "py1e" else None)]
+    return np.concatenate([span for mine in nodes for span in mine])
 
 
-def _in_blocks(spans: _Spans, draw: np.random.Generator, block: int, shift: int) -> Numbers:
-    numbers = np.concatenate([np.empty(0, np.int64), *(np.arange(*span) for span in spans)])
-    end, blocks = 0, _Spans()
+def _in_blocks(spans: list[Numbers], draw: np.random.Generator, block: int, stagger: int) -> Numbers:
+    numbers = np.concatenate([np.empty(0, np.int64), *spans])
+    end, blocks = 0, list[tuple[int, int]]()
     while end < len(numbers):
         size = int(draw.integers(int(0.75 * block), int(1.25 * block)))
-        low, high = max(end - shift, 0), min(end + size - shift, len(numbers))
+        low, high = max(end - stagger, 0), min(end + size - stagger, len(numbers))
         blocks.append((low, high))
         end += high - low
     for low, high in blocks:
@@ -316,18 +274,17 @@ def _in_blocks(spans: _Spans, draw: np.random.Generator, block: int, shift: int)
     return numbers
 
 
-def _inside_spans(spans: _Spans, draw: np.random.Generator, block: int | None) -> Numbers:
-    parts = [np.arange(*span) for span in spans]
-    for part in parts:
-        draw.shuffle(part)
-    numbers = np.concatenate([np.empty(0, np.int64), *parts])
+def _inside_spans(spans: list[Numbers], draw: np.random.Generator, block: int | None) -> Numbers:
+    for span in spans:
+        draw.shuffle(span)
+    numbers = np.concatenate([np.empty(0, np.int64), *spans])
     if block is None:
         return numbers
     places: NDArray[np.float64] = np.arange(len(numbers)).astype(np.float64)
     at = 0
-    for part in parts:
-        reach = max((int(draw.integers(int(0.75 * block), int(1.25 * block))) - len(part)) / 2, 0)
-        moved = draw.uniform(max(-reach, -at), min(reach, len(numbers) - at - len(part)), len(part))
-        places[at : at + len(part)] += moved
-        at += len(part)
+    for span in spans:
+        reach = max((int(draw.integers(int(0.75 * block), int(1.25 * block))) - len(span)) / 2, 0)
+        moved = draw.uniform(max(-reach, -at), min(reach, len(numbers) - at - len(span)), len(span))
+        places[at : at + len(span)] += moved
+        at += len(span)
     return numbers[np.argsort(places)]

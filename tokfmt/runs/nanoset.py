@@ -21,7 +21,7 @@ from tokfmt.runs.arrays import Numbers, kept, places_of
 from tokfmt.runs.epochs import stated
 from tokfmt.runs.facts import RunFacts, weights_of
 from tokfmt.runs.instances import Slices
-from tokfmt.runs.order import Batches, Order, Pieces, RunSource, largest_error, repeated_by
+from tokfmt.runs.order import Order, Pieces, RunSource, largest_error, repeated_by
 
 _SEED_OF_FILES = 42
 
@@ -35,11 +35,6 @@ def sources(facts: RunFacts) -> list[RunSource]:
     weights = weights_of("dataset_weights", words, len(folders)) if words else [None] * len(folders)
     places = [(facts.named(folder), weight) for folder, weight in zip(folders, weights, strict=True)]
     return [RunSource(place.name, (place,), "datatrove", weight=weight) for place, weight in places]
-
-
-def order(facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> Order:
-    """Return the order that nanotron builds."""
-    return NanosetOrder(facts, read, datasets)
 
 
 def _files(dataset: Dataset, place: Place) -> tuple[Numbers, Numbers]:
@@ -61,10 +56,8 @@ class NanosetOrder(Order):
     framework = "nanoset"
 
     def __init__(self, facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> None:
-        given = facts.given
-        self.sources, self.datasets, self.given = tuple(read), tuple(datasets), given
-        self.seq_len, self.world_size, self.batches = given.sequence_length or 1, given.world_size or 1, Batches(given)
-        self.are_ranks_known = given.world_size is not None
+        super().__init__(facts, read, datasets)
+        given, self.seq_len = facts.given, facts.given.sequence_length or 1
         width = self.seq_len + self.extra
         files = [_files(dataset, source.paths[0]) for dataset, source in zip(datasets, read, strict=True)]
         self.slices = Slices([(k, begins, tokens // width) for k, (begins, tokens) in enumerate(files)], width)
@@ -99,3 +92,6 @@ class NanosetOrder(Order):
     def ranks(self, step: int) -> list[Numbers]:
         first, last = self.batches.samples_of(step)
         return [np.arange(first + rank, last, self.world_size) for rank in range(self.world_size)]
+
+
+order = NanosetOrder

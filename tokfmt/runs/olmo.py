@@ -35,7 +35,7 @@ from tokfmt.runs.arrays import Held, Integers, Numbers, Stored, are_equal, store
 from tokfmt.runs.epochs import Entries, EpochOrder, shuffled, stated
 from tokfmt.runs.facts import RunFacts
 from tokfmt.runs.instances import Slices
-from tokfmt.runs.order import Batches, Order, RunSource
+from tokfmt.runs.order import Batches, RunSource
 from tokfmt.wording import printable
 
 _CONFIG = "config.yaml of the run"
@@ -50,11 +50,6 @@ def sources(facts: RunFacts) -> list[RunSource]:
     return token_files(
         facts, named_alone(stated(facts, "paths", facts.given.paths, f"{_CONFIG} (data.paths)")), _CONFIG
     )
-
-
-def order(facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> Order:
-    """Return the order of the record, of the order file, or built again."""
-    return OlmoOrder(facts, read, datasets)
 
 
 def named_alone(paths: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -212,6 +207,9 @@ class OlmoOrder(EpochOrder):
     def _is_of(self, file: Stored, epoch: int) -> bool:
         order = Entries(shuffled(self.data.count, (self.seed or 0) + epoch), 0, self.whole, self.whole)
         return are_equal(order, file)
+
+
+order = OlmoOrder
 
 
 class _Record(NamedTuple):

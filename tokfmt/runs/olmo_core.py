@@ -31,7 +31,7 @@ from tokfmt.runs.epochs import MOST, Entries, EpochOrder, numbered, shuffled, st
 from tokfmt.runs.facts import RunFacts
 from tokfmt.runs.instances import Documents, Slices, stale_documents
 from tokfmt.runs.olmo import slices_of, undivided
-from tokfmt.runs.olmo_core_data import CONFIG, Files, Mixed, kind_of, length_of, mixture, sources, unlike_mixture
+from tokfmt.runs.olmo_core_data import CONFIG, Files, Mixed, kind_of, length_of, mixture, sources
 from tokfmt.runs.olmo_core_vsl import VslOrder
 from tokfmt.runs.order import Order, RunSource, repeats, unlike
 from tokfmt.wording import printable
@@ -201,8 +201,6 @@ class OlmoCoreOrder(EpochOrder):
                 yield unlike(file.file.path, "the order is not the one of this seed and these sources")
         if isinstance(self.data, Mixed):
             yield from self._drawn_unlike(self.data)
-        if self.kind == "mixture" and deep:
-            yield from unlike_mixture(self.where, self.datasets, self.seq_len, self.keep)
         if isinstance(self.data, Documents) and deep:
             yield from stale_documents(self.data, self.datasets, self.given.eos_token_id)
 

@@ -4,7 +4,7 @@
     documents-by-instance-L-HASH.npy  uint64, the documents of instances in turn
     instance-offsets-L-HASH.npy       uint64[m, 2], the part of each instance in that list
     instance-indices-L-HASH.npy       padded: uint32[n, 2], where documents begin and end in a token file
-    mixture-instance-indices-L-HASH.npy   mixture: uint32[n, 2], parts of documents; the samples are not read from it
+    mixture-instance-indices-L-HASH.npy   mixture: written and never read, by OLMo-core or here: the ratios decide
     bucketed-doc-indices-HASH.npy     vsl: uint32[n, 2], the same of parts of documents, whose lengths are powers of 2
 
 None has a header. HASH is the SHA-256 of the path as the configuration has it and the size of each token file, then of
@@ -16,23 +16,22 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.findings import Finding
 from tokfmt.errors import FormatError, OptionError
-from tokfmt.files.file import matching, names_in
+from tokfmt.files.file import names_in
 from tokfmt.model.dataset import Dataset
-from tokfmt.runs.arrays import Numbers, Stored, searched, stored_raw
+from tokfmt.runs.arrays import Numbers, Stored, stored_raw
 from tokfmt.runs.epochs import MOST, shuffled, stated
 from tokfmt.runs.facts import RunFacts, SourceTree
 from tokfmt.runs.instances import Documents, Listed, Slices
 from tokfmt.runs.olmo import named_alone, token_files, tokens_of
-from tokfmt.runs.order import Pieces, RunSource, unlike
+from tokfmt.runs.order import Pieces, RunSource
 from tokfmt.wording import printable
 
 CONFIG = "config.json of a checkpoint of the run"
@@ -181,44 +180,6 @@ def mixture(facts: RunFacts, datasets: Sequence[Dataset], length: int, batch: in
     for _, k in by_rest[:missing]:
         counts[k] += 1
     return Slices([(k, np.zeros(1, np.int64), np.array([n])) for k, n in zip(files, counts, strict=True)], length)
-
-
-def unlike_mixture(
-    facts: RunFacts, datasets: Sequence[Dataset], length: int, keep: Callable[[Stored], Stored]
-) -> Iterator[Finding]:
-    """Compare the files that list the instances of a source mixture with the token files. The samples follow from the
-    ratios, so that these files are read by checks alone.
-    """
-    there = facts.cache / "dataset-common"
-    files = [keep(stored_raw(path, "<u4", 2)) for path in matching(there, f"mixture-instance-indices-{length}-*.npy")]
-    tokens = [one.axis.length for one in datasets]
-    for file in files:
-        of = [one for one in datasets if one.axis.length // length == len(file)]  # else of another run
-        for a, rows in searched(file) if of else ():
-            size = rows[:, 1] - rows[:, 0]
-            wrong = (size < 1) | (size > length) | (rows[:, 1] > max(one.axis.length for one in of))
-            if facts.given.eos_token_id is not None:
-                wrong |= ~np.any([_are_parts(one, rows, length) for one in of], 0)
-            if wrong.any():
-                yield unlike(file.file.path, f"entry {a + int(np.argmax(wrong)):,} is not a part of a document")
-                break
-    counts = {len(file) for file in files}
-    for leaf, many in zip(facts.tree, tokens, strict=True):
-        is_whole = int((facts.given.requested_tokens or 0) * (leaf.table.ratio or 0)) >= many
-        if files and is_whole and many // length not in counts:
-            yield unlike(there, f"no file lists the {many // length:,} instances of {printable(leaf.table.paths[0])}")
-
-
-def _are_parts(dataset: Dataset, rows: Numbers, length: int) -> NDArray[np.bool_]:
-    """Return which rows are documents with their separators, or a part of `length` tokens of one, or its last part."""
-    begins = dataset.spans.extents(0, dataset.spans.count)[0]
-    if not len(begins):
-        return np.zeros(len(rows), np.bool_)
-    at = np.searchsorted(begins, rows[:, 0], side="right") - 1
-    after = np.append(begins[1:], dataset.axis.length)[at]
-    ends = np.minimum(rows[:, 0] + length, after)
-    are_parts: NDArray[np.bool_] = ((rows[:, 0] - begins[at]) % length == 0) & (ends == rows[:, 1])
-    return are_parts
 
 
 class Mixed:

@@ -24,7 +24,7 @@ from tokfmt.errors import OptionError
 from tokfmt.files.place import Place
 from tokfmt.model.dataset import Dataset
 from tokfmt.runs.arrays import WINDOW, Held, Integers, Numbers, Parts, Stored, kept, repeated
-from tokfmt.runs.facts import ReadOptions
+from tokfmt.runs.facts import ReadOptions, RunFacts
 
 _MOST = 1 << 31  # samples of a blend that is built again
 _STEPS = 1 << 22  # in which batches grow
@@ -241,16 +241,19 @@ class Order(ABC):
     extra: int = 1  # 1 if a sample has one token more, its last label
     first: int = 0  # number of the first sample that this stretch of the run read
     count: int  # number after the last
-    pad_id: int = 0  # fills short samples
     batches: Batches
-    world_size: int = 1
-    are_ranks_known: bool = True
     files: tuple[Stored, ...] = ()  # order files, which are closed with the order
     is_one_pass: bool = False  # nothing states how long the stretch was: it is taken to end with its first epoch
     is_packed: bool = True  # samples are full, but for few: what is not padding need not be counted
     from_files: bool = False  # the order was read from files, and is not built again
     notes: tuple[str, ...] = ()
     facts: Mapping[str, object]
+
+    def __init__(self, facts: RunFacts, read: Sequence[RunSource], datasets: Sequence[Dataset]) -> None:
+        given = self.given = facts.given
+        self.sources, self.datasets = tuple(read), tuple(datasets)
+        self.pad_id, self.batches = given.pad_id or 0, Batches(given)  # `pad_id` fills short samples
+        self.world_size, self.are_ranks_known = given.world_size or 1, given.world_size is not None
 
     @abstractmethod
     def numbers(self, samples: Numbers) -> Numbers:
