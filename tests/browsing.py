@@ -33,6 +33,7 @@ from tokfmt.browser.data.session import (
 from tokfmt.browser.data.spots import ByteSpot, Spot
 from tokfmt.browser.data.state import recall, remember
 from tokfmt.browser.datasets import CatalogList
+from tokfmt.browser.dialogs import Commands
 from tokfmt.browser.tabs.sequences import SequencesTab
 from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
@@ -69,6 +70,7 @@ __all__ = [
     "browse_folder",
     "browser_of",
     "catalog_rows",
+    "commands",
     "every_key",
     "fetched",
     "fetched_span",
@@ -170,6 +172,11 @@ def catalog_rows(app):
 def line(widget, y):
     """The text of a line that a widget draws."""
     return widget.render_line(y).text
+
+
+def commands(app):
+    """The names of the commands in the palette."""
+    return [name for name, _, _ in Commands(app.screen).offered()]
 
 
 def tab_of(app):

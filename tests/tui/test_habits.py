@@ -5,9 +5,10 @@ import json
 import numpy as np
 import pytest
 from amount import FUZZ_ONLY, first
-from browsing import BLOCKS, PACK, browse, line, notes, reader_text, tab_of
+from browsing import BLOCKS, PACK, browse, commands, line, notes, reader_text, tab_of
 from paths import FIXTURES
-from textual.widgets import Input
+from rich.console import Console
+from textual.widgets import Input, Static
 
 import tokfmt
 
@@ -226,7 +227,7 @@ def test_a_drag_beyond_the_last_line_scrolls():
     browse([PACK], steps, size=(100, 20))
 
 
-@pytest.mark.parametrize("key", first(1, ["g", "question_mark", "e", "d"]))
+@pytest.mark.parametrize("key", first(1, ["e", "d"]))
 def test_a_click_beside_a_dialog_leaves_it(key):
     async def steps(app, press):
         await press(key)
@@ -243,26 +244,36 @@ def test_a_click_beside_a_dialog_leaves_it(key):
     browse([PACK, BLOCKS], steps)
 
 
-def test_a_question_is_answered_with_the_mouse():
+def test_a_click_on_the_data_leaves_a_prompt():
     async def steps(app, press):
         await press("g", "7")
-        ok = next(key for key in app.screen.query("FooterKey") if key.description == "OK")
-        await press.pilot.click(ok)
-        await press()
-        assert tab_of(app).where == (7, 0)
+        await press.pilot.click(tab_of(app).list, offset=(5, 5))
+        await press("j")
+        assert not app.screen.query(Input)
+        assert tab_of(app).where == (4, 0)
 
     browse([PACK], steps)
 
 
-@pytest.mark.parametrize(("columns", "blocks"), [(80, 2), (120, 3)])
-def test_help_uses_the_width(columns, blocks):
+def test_help_is_beside_the_data_and_follows_the_focus():
     async def steps(app, press):
-        await press("question_mark")
-        regions = [one.region for one in app.screen.query(".block")]
-        assert sum(region.y == regions[0].y for region in regions) == blocks
-        assert all(region.right <= columns for region in regions)
+        def words():
+            console = Console(width=200)
+            with console.capture() as captured:
+                console.print(app.screen.query_one("#help Static", Static).content)
+            return captured.get()
 
-    browse([PACK], steps, size=(columns, 40))
+        await press("question_mark")
+        assert "Focus the reader" in words()
+        await press("enter", "right")
+        assert tab_of(app).where == (0, 1)
+        assert "Last token of the line" in words()
+        await press("escape")
+        assert not app.screen.query("#help")
+        await press("question_mark", "question_mark")
+        assert not app.screen.query("#help")
+
+    browse([PACK], steps)
 
 
 @FUZZ_ONLY
@@ -270,7 +281,7 @@ def test_the_palette_lists_each_thing_once_and_nothing_that_does_nothing():
     async def steps(app, press):
         for key in "1234":
             await press(key)
-            titles = [command.title for command in app.get_system_commands(app.screen)]
+            titles = commands(app)
             assert len(set(titles)) == len(titles)
             assert {"Quit", "All keys", "Theme"} <= set(titles)
             assert not {"Compare", "Keys", "Screenshot", "Remove the filter", "Next token", "Down"} & set(titles)

@@ -35,7 +35,6 @@ def test_the_list_is_filtered_while_a_query_is_typed():
         tab = tab_of(app)
         count = tab.list.count
         await press("down", "down", "f", *"len>200")
-        assert len(app.screen_stack) == 2
         listed = tab.list.count
         assert 0 < listed < count
         await press("escape")
@@ -191,7 +190,7 @@ def test_no_key_and_no_line_ends_the_browser(paths):
                 key, typed = (step, None) if isinstance(step, str) else step
                 await pilot.press({"/": "slash", ":": "colon"}.get(key, key))
                 line = app.screen.query(Input)
-                if typed is not None and line and len(app.screen_stack) > 1:
+                if typed is not None and line:
                     line.first().value = typed
                     await pilot.press("enter")
             await settled(app, pilot)

@@ -16,7 +16,7 @@ from browsers import program
 from browsing import PACK, browse, notes, tab_of
 from paths import CORPUS, ROOT, TOKENIZER
 from rich.cells import cell_len
-from textual.widgets import Footer
+from textual.widgets import Footer, Input
 
 import tokfmt
 
@@ -36,7 +36,13 @@ SCRIPTS = [
 @pytest.mark.parametrize("size", [SIZES[0], SIZES[2], SIZES[4]], ids=str)
 def test_every_dialog_is_whole_with_its_lines_and_its_keys(size):
     async def steps(app, press):
-        for key in ("g", "slash", "f", "e", "question_mark", "d"):
+        for key in ("g", "slash", "f"):
+            await press(key)
+            prompt = app.screen.query_one("#prompt").region
+            assert prompt.bottom == size[1], key
+            assert app.screen.query_one(Input).region.bottom == size[1], key
+            await press("escape")
+        for key in ("e", "d"):
             await press(key)
             assert len(app.screen_stack) == 2, key
             box, footer = app.screen.query_one(".box"), app.screen.query_one(Footer)
@@ -44,11 +50,11 @@ def test_every_dialog_is_whole_with_its_lines_and_its_keys(size):
             assert box.region.y >= 0, key
             assert box.region.right <= size[0], key
             assert box.region.bottom <= size[1] - 1, (key, box.region)
-            for widget in box.query("Input, #saying, #meaning"):
+            for widget in box.query("Input, #saying"):
                 if widget.styles.display != "none" and widget.size.height:
                     assert widget.region in box.content_region, (key, widget)
             keys = " ".join(str(one.description) for one in footer.query("FooterKey"))
-            assert "Cancel" in keys or "Close" in keys, key
+            assert "Cancel" in keys, key
             assert footer.region.bottom == size[1]
             await press("escape")
 
@@ -220,7 +226,7 @@ def test_keys_that_arrive_at_once_reach_what_the_keys_before_them_open(tmp_path)
         tmux.keys("g", "g", "/", "the", "Enter", "n", "f", "len>500", "Enter", "3", "1")
         tmux.await_text("▼ len>500")
         tmux.await_text("the   hit 2 of")
-        tmux.keys("?", "j", "q", "3", "?", "q", "q")
+        tmux.keys("?", "j", "?", "3", "?", "Escape", "q")
         tmux.await_text("left with 0")
 
 
@@ -270,7 +276,7 @@ def test_a_copy_says_where_it_went(name, needs, code, title, says, tmp_path, mon
     async def steps(app, press):
         await press("c")
         told = list(notes(app))[-1]
-        assert told.title == title
+        assert told.message.startswith(f"{title}: ")
         assert says in told.message
         assert "of document 0 as text" in told.message
         assert app.clipboard
@@ -287,7 +293,7 @@ def test_a_link_that_nothing_takes_is_not_said_to_be_in_a_file(tmp_path, monkeyp
     async def steps(app, press):
         await press("y")
         told = list(notes(app))[-1].message
-        assert told.startswith("tokfmt browse ")
+        assert "tokfmt browse " in told
         assert told.endswith(". The terminal may ignore it")
         await press("c")
         assert list(notes(app))[-1].message.endswith("e writes a file")

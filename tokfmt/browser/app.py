@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from textual import getters
-from textual.app import ComposeResult, SystemCommand
+from textual.app import ComposeResult
 from textual.driver import Driver
 from textual.events import CursorPosition, Event, MouseDown, Resize
 from textual.geometry import Offset
 from textual.keys import KEY_NAME_REPLACEMENTS, Keys
 from textual.message import Message
 from textual.reactive import Reactive
-from textual.screen import ModalScreen, Screen
+from textual.screen import Screen
 from textual.theme import ThemeProvider
 from textual.widget import Widget
 from textual.widgets import ContentSwitcher
@@ -42,7 +41,6 @@ from tokfmt.browser.data.session import (
 from tokfmt.browser.data.spots import History, Spot, last_place
 from tokfmt.browser.data.state import is_written
 from tokfmt.browser.data.types import SourceRequest
-from tokfmt.browser.keys import offered, words_of
 from tokfmt.browser.tabs import TABS
 from tokfmt.browser.tabs.base import Entry, Tab
 from tokfmt.browser.tabs.sequences import SequencesTab
@@ -203,7 +201,8 @@ class Browser(TypeAhead):
         """Return whether nothing is loading."""
         busy = self._openings or self._copies or self._probes or self._exports or self.is_typing
         loaded = not busy and all(loading.job is None for loading in self.loadings.values())
-        places = [*self.query(Tab), self.screen, *(widget.loader for widget in self.query("*").results(WithLoader))]
+        places = [*self.query(Tab), self.screen, *self.screen.query("#prompt")]
+        places += [widget.loader for widget in self.query("*").results(WithLoader)]
         return loaded and is_written() and all(getattr(place, "idle", True) for place in places)
 
     # datasets
@@ -599,11 +598,12 @@ class Browser(TypeAhead):
 
     # notifications and dialogs
 
-    def notify(self, message: str, *, timeout: float | None = None, **kwargs: Any) -> None:
-        """Show a notification for a few seconds, in place of an earlier one."""
+    def notify(self, message: str, *, title: str = "", timeout: float | None = None, **kwargs: Any) -> None:
+        """Show a message in the last line for a few seconds, in place of an earlier one."""
         self.clear_notifications()
         self.query("ToastHolder").remove()  # Textual leaves an empty line of each
-        super().notify(message, timeout=_MOMENT if timeout is None else timeout, **kwargs)
+        words = f"{title}: {message}" if title else message
+        super().notify(words, timeout=_MOMENT if timeout is None else timeout, **kwargs)
 
     async def action_quit(self) -> None:
         """Leave the browser; from a dataset of a folder, go up to the folder."""
@@ -616,9 +616,17 @@ class Browser(TypeAhead):
         self.notify("This dataset has no other splits.")
 
     def action_help(self) -> None:
-        from tokfmt.browser.dialogs import Page, help_blocks
+        """Show the help beside the data, or close it."""
+        from tokfmt.browser.dialogs import Help
 
-        self.push_screen(Page("Keys", help_blocks(self, self.tab, self)))
+        if not self.action_close_help():
+            self.screen.mount(Help(id="help"))
+
+    def action_close_help(self) -> bool:
+        """Close the help; return whether it was there."""
+        shown = self.screen.query("#help")
+        shown.remove()
+        return bool(shown)
 
     async def action_tokenizers(self) -> None:
         """Ask for a tokenizer, and show the dataset with it."""
@@ -676,6 +684,8 @@ class Browser(TypeAhead):
             return (len(self.session.splits) > 1) == (action == "split")
         if action == "ask":
             return self.session.refused is None
+        if action == "close_help":
+            return bool(self.screen.query("#help")) and not self.screen.query("#prompt")
         return super().check_action(action, parameters)
 
     def offers(self, action: str, parameters: tuple[object, ...]) -> bool:
@@ -735,7 +745,7 @@ class Browser(TypeAhead):
             what: The records in words.
             stem: Name of the file at first, without its suffix.
         """
-        from tokfmt.browser.dialogs import Question
+        from tokfmt.browser.dialogs import Prompt
 
         def written(outcome: object) -> None:
             failed = isinstance(outcome, Exception)
@@ -745,34 +755,21 @@ class Browser(TypeAhead):
         def save(path: str) -> None:
             self._exports.begin(path, lambda _: saved(json_lines(records), path), written)
 
-        question = f"Write {what} as JSON lines to"
-        await Question(question, save, free_name(stem, ".jsonl"), refusal).ask(self)
+        prompt = Prompt(f"Write {what} as JSON lines to", save, "", free_name(stem, ".jsonl"), refusal)
+        await prompt.ask(self.screen)
 
     def action_command_palette(self) -> None:
         """Show the list of commands."""
-        from tokfmt.browser.dialogs import Palette
+        from tokfmt.browser.dialogs import Commands, Palette
 
         if not isinstance(self.screen, Palette):
-            self.push_screen(Palette())
+            self.push_screen(Palette([Commands], placeholder="Search for commands…"))
 
     def search_themes(self) -> None:
         """Show the list of themes."""
         from tokfmt.browser.dialogs import Palette
 
         self.push_screen(Palette([ThemeProvider], placeholder="Search for themes…"))
-
-    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Yield the commands of the palette: what the keys do here and now, each once, and the themes."""
-        focused = [screen.focused] if screen.focused is not None else []
-        below = [screen] if isinstance(screen, ModalScreen) else [self.tab, self]
-        seen = set()
-        for owner, binding in offered([*focused, *below]):
-            moves = binding.system and owner is not self  # a cursor
-            if words_of(binding) not in seen and not moves:
-                seen.add(words_of(binding))
-                run = partial(self.run_action, binding.action, owner)
-                yield SystemCommand(words_of(binding), f"key {self.get_key_display(binding)}", run)
-        yield SystemCommand("Theme", "Change the colors", self.action_change_theme)
 
 
 def _is_same(a: SourceRequest, b: SourceRequest) -> bool:

@@ -21,7 +21,7 @@ from tokfmt.browser.data.parts import RowParts
 from tokfmt.browser.data.rows import View
 from tokfmt.browser.data.session import Session
 from tokfmt.browser.data.spots import Spot
-from tokfmt.browser.dialogs import Dialog, Page, Question, help_blocks
+from tokfmt.browser.dialogs import Dialog, Prompt
 from tokfmt.browser.widgets.frame import KeyBar
 from tokfmt.browser.widgets.loading import Loader
 from tokfmt.browser.widgets.sequence_list import TONES
@@ -293,19 +293,15 @@ class BatchScreen(Dialog[None]):
         """Show the next step, or the one before with -1."""
         self._show(max(0, self._step + step))
 
-    def action_ask_step(self) -> None:
+    async def action_ask_step(self) -> None:
         """Ask for the number of a step."""
 
-        def answered(words: str | None) -> None:
-            if words:
-                self._show(parse_count(words))
-
         def check(words: str) -> str:
-            return f"step {parse_count(words):,}" if words.strip() else ""
+            return f"step {parse_count(words):,}"
 
-        self.app.push_screen(Question("Step, from 0", answered, "", check), answered)
+        await Prompt("Step", lambda words: self._show(parse_count(words)), "from 0", check=check).ask(self)
 
-    def action_sizes(self) -> None:
+    async def action_sizes(self) -> None:
         """Ask for the sizes of a batch, and show the step that has its first sample."""
         shown = self.query_one(BatchList)
         if shown.step is None or shown.step.sizes is None:
@@ -313,18 +309,14 @@ class BatchScreen(Dialog[None]):
             return
         first = shown.step.rows[0].row if shown.step.rows else 0
 
-        def answered(words: str | None) -> None:
-            if words:
-                self._session.batch = parse_sizes(words)
-                self._show(step_of(self._view, first, self._session.batch))
+        def answered(words: str) -> None:
+            self._session.batch = parse_sizes(words)
+            self._show(step_of(self._view, first, self._session.batch))
 
         def check(words: str) -> str:
-            sizes = parse_sizes(words) if words.strip() else self._session.batch
+            sizes = parse_sizes(words)
             return f"{counted(sizes.batch, 'sample')} for {counted(sizes.ranks, 'rank')}"
 
         before = self._session.batch
         text = f"{before.batch}/{before.ranks}" if before.ranks > 1 else f"{before.batch}"
-        self.app.push_screen(Question("Samples of a batch, and ranks: 512/64", answered, text, check), answered)
-
-    def action_help(self) -> None:
-        self.app.push_screen(Page("Keys", help_blocks(self.app, self)))
+        await Prompt("Batch", answered, "samples of a batch, and ranks: 512/64", text, check).ask(self)

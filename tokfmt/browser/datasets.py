@@ -13,7 +13,7 @@ from textual.widgets import Static
 from tokfmt.browser import keys
 from tokfmt.browser.data.catalog import COLUMNS, Catalog, Listed, record_of
 from tokfmt.browser.data.cells import Cells, fitted
-from tokfmt.browser.dialogs import Dialog, OneOf, Page, Question, help_blocks
+from tokfmt.browser.dialogs import Dialog, OneOf, Prompt
 from tokfmt.browser.widgets.frame import KeyBar
 from tokfmt.browser.widgets.loading import Loader
 from tokfmt.browser.widgets.sequence_list import SIGNS
@@ -324,16 +324,17 @@ class Datasets(Dialog[None]):
         listed, name = list(self._catalog.listed), self._catalog.directory.name
         await self._export(map(record_of, listed), counted(len(listed), "dataset"), f"{name}-datasets")
 
-    def action_filter(self) -> None:
-        """Ask for a part of the names of the datasets to list."""
+    async def action_filter(self) -> None:
+        """Ask for a part of the names of the datasets to list, which are listed while the user types."""
+        before = self._catalog.words
 
         def listed(words: str | None) -> None:
-            if words is not None:
-                self._catalog.filter(words)
-                self.query_one(CatalogList).point_at(0)
-                self._say()
+            self._catalog.filter(before if words is None else words)
+            self.query_one(CatalogList).point_at(0)
+            self._say()
 
-        self.app.push_screen(Question("List only datasets named like", listed, self._catalog.words), listed)
+        hint = "a part of the names of datasets; none lists all"
+        await Prompt("List only", listed, hint, before, meanwhile=listed, empty=True).ask(self)
 
     def action_order(self) -> None:
         """Ask for the column that orders the list."""
@@ -348,6 +349,3 @@ class Datasets(Dialog[None]):
 
     def action_read_all(self) -> None:
         self.query_one(CatalogList).read_all()
-
-    def action_help(self) -> None:
-        self.app.push_screen(Page("Keys", help_blocks(self.app, self)))

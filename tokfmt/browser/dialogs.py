@@ -1,30 +1,31 @@
-"""Screens above the browser: a question, a choice, a page to read."""
+"""A line to type in below the data, the help beside them, and screens above: a choice, the commands."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from operator import itemgetter
+from typing import Any
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 from textual import events
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
-from textual.command import CommandList, CommandPalette
-from textual.containers import ItemGrid, Vertical, VerticalScroll
-from textual.screen import ModalScreen, ScreenResultType
+from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen, Screen, ScreenResultType
 from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Footer, Input, Label, OptionList, Static
 from textual.widgets.option_list import Option
 
 from tokfmt.browser import keys
-from tokfmt.browser.keys import bindings_of, words_of
+from tokfmt.browser.data.search import EXAMPLES
+from tokfmt.browser.keys import is_offered, words_of
 from tokfmt.errors import TokfmtError
-
-Block = tuple[str, list[tuple[str, str]]]
-"""A heading, and rows of two columns."""
 
 
 class Dialog(ModalScreen[ScreenResultType | None]):
@@ -78,6 +79,35 @@ class Choices(OptionList):
         return super().check_action(action, parameters) if has_lines(self) or not action.startswith("page_") else False
 
 
+class Commands(Provider):
+    """What the keys do here and now, each once, and the themes: a line each, with its key at the right."""
+
+    def offered(self) -> Iterator[tuple[str, str, Callable[[], object]]]:
+        """Yield the name of each command, its key, and what it does."""
+        app, words = self.app, set[str]()
+        for node, binding, _, _ in self.screen.active_bindings.values():
+            moves = binding.system and node is not app  # a cursor
+            if binding.group is not None and not moves and words_of(binding) not in words and is_offered(node, binding):
+                words.add(words_of(binding))
+                yield words_of(binding), app.get_key_display(binding), partial(app.run_action, binding.action, node)
+        yield "Theme", "", app.action_change_theme
+
+    async def search(self, query: str) -> Hits:
+        matcher = self.matcher(query)
+        for name, key, run in self.offered():
+            if (match := matcher.match(name)) > 0:
+                yield Hit(
+                    match, Content.assemble(matcher.highlight(name), f"{key:>{max(1, _WIDE - len(name))}}"), run, name
+                )
+
+    async def discover(self) -> Hits:
+        for name, key, run in sorted(self.offered(), key=itemgetter(0)):
+            yield DiscoveryHit(Content(f"{name}{key:>{max(1, _WIDE - len(name))}}"), run, name)
+
+
+_WIDE = 64  # cells of a command and its key
+
+
 class Palette(CommandPalette):
     """Textual's list of commands or themes; keys that come before its lines are laid out do nothing."""
 
@@ -93,12 +123,6 @@ class Palette(CommandPalette):
         return False if moves and not (rows and has_lines(rows.first())) else super().check_action(action, parameters)
 
 
-class Scroll(VerticalScroll):
-    """The part of a page that scrolls, also with keys of vim."""
-
-    BINDINGS = keys.SCROLL
-
-
 class Line(Input):
     """A line to type in, whose Enter is a key of the last line of the screen."""
 
@@ -109,67 +133,60 @@ _PAUSE = 0.2  # seconds after the last key
 _ENDS = {"g": 0, "G": -1}
 
 
-class Question(Dialog[str]):
-    """Ask for a line; the result is the line, or None after Escape.
+class Prompt(Vertical):
+    """A line to type in, in place of the last line of a screen, with its meaning above; the data stay visible.
 
     Args:
-        text: The question.
-        then: Called by `ask` with the line; a TokfmtError is shown.
+        name: What is asked for, before the line.
+        then: Called with the line; a TokfmtError is shown.
+        hint: What can be typed, which is shown while the line is empty.
         value: The line at first.
         check: Returns the meaning of a line, which is shown while the user types. It raises a TokfmtError for a line
             that is not accepted.
         recent: Lines that were typed before, the oldest first.
         ends: Called with 0 for `g`, which needs no Enter, and with -1 for `G`: `gg` goes to the first line of a pane.
-        meanwhile: Called with an accepted line when the user has stopped typing for a moment; by `ask` with None if the
-            question is left.
+        meanwhile: Called with an accepted line when the user has stopped typing for a moment; with None if the prompt
+            is left.
+        empty: An empty line is an answer too.
     """
 
-    BINDINGS = keys.QUESTION
+    BINDINGS = keys.PROMPT
     _pause: Timer | None = None  # until `meanwhile` is called
+    _before: Widget | None = None  # what had the focus
+    _left = False
 
     def __init__(
         self,
-        text: str,
+        name: str,
         then: Callable[[str], object],
+        hint: str = "",
         value: str = "",
         check: Callable[[str], str] | None = None,
         recent: Sequence[str] = (),
         ends: Callable[[int], object] | None = None,
         meanwhile: Callable[[str | None], object] | None = None,
+        *,
+        empty: bool = False,
     ) -> None:
-        super().__init__()
-        self._text, self._then, self._value, self._check, self._ends = text, then, value, check, ends
-        self._meanwhile = meanwhile
+        super().__init__(id="prompt")
+        self._what, self._then, self._hint, self._value, self._check = name, then, hint, value, check
+        self._ends, self._meanwhile, self._empty = ends, meanwhile, empty
         earlier = [line for line in recent if line != value]
         self._lines, self._line = [*earlier, value], len(earlier)
 
-    async def ask(self, app: App[None]) -> None:
-        """Ask, and return when the question is on the screen, to get all typed keys."""
-
-        def answered(answer: str | None) -> None:
-            try:
-                if answer in _ENDS and self._ends is not None:
-                    self._ends(_ENDS[answer])
-                elif answer:
-                    self._then(answer)
-                elif self._meanwhile is not None:
-                    self._meanwhile(None)
-            except TokfmtError as error:
-                app.notify(str(error), severity="error", markup=False)
-
-        await app.push_screen(self, answered)
+    async def ask(self, screen: Screen[Any]) -> None:
+        """Ask, and return when the line has the focus, to get all typed keys."""
+        self._before = screen.focused
+        screen.add_class("asks")
+        await screen.mount(self)
+        screen.set_focus(self.query_one(Input))
+        self._holds(self._value)
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="box"):
-            yield Label(self._text, markup=False)
+        yield Label("", id="meaning", markup=False)
+        with Horizontal():
+            yield Label(self._what, markup=False)
             yield Line(self._value, compact=True)
-            if self._check is not None:
-                yield Label("", id="meaning", markup=False)
-        yield Footer(compact=True, show_command_palette=False)
-
-    def ready(self) -> None:
-        self.set_focus(self.query_one(Input))
-        self._holds(self._value)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return whether an action applies. The keys for earlier lines need at least one earlier line."""
@@ -184,9 +201,17 @@ class Question(Dialog[str]):
         line.value = self._lines[self._line]
         line.cursor_position = len(line.value)
 
+    def action_leave(self) -> None:
+        self._answer(None)
+
+    def on_descendant_blur(self) -> None:
+        """Leave the prompt if something else takes the focus, as with a click."""
+        if self.is_attached and self.app.app_focus and self.screen.is_current:
+            self.action_leave()
+
     def on_input_changed(self, event: Input.Changed) -> None:
-        if event.value in _ENDS and self._ends is not None and self.is_current:
-            self.dismiss(event.value)
+        if event.value in _ENDS and self._ends is not None:
+            self._answer(event.value)
             return
         holds = self._holds(event.value)
         if self._pause is not None:
@@ -202,25 +227,45 @@ class Question(Dialog[str]):
 
     def _show_meanwhile(self, line: str) -> None:
         self._pause = None
-        if self._meanwhile is not None and self.is_current:
+        if self._meanwhile is not None and not self._left:
             self._meanwhile(line)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        if self.is_current and (not event.value.strip() or self._holds(event.value)):
-            self.dismiss(event.value.strip())
+        if not event.value.strip() or self._holds(event.value):
+            self._answer(event.value.strip())
+
+    def _answer(self, answer: str | None) -> None:
+        """Give the focus back, and do what was asked for; None leaves the prompt."""
+        if self._left:
+            return
+        self._left, self._pause = True, None
+        self.screen.remove_class("asks")
+        if self.query_one(Input).has_focus:
+            self.screen.set_focus(self._before)
+        self.remove()
+        try:
+            if answer in _ENDS and self._ends is not None:
+                self._ends(_ENDS[answer])
+            elif answer or (self._empty and answer is not None):
+                self._then(answer)
+            elif self._meanwhile is not None:
+                self._meanwhile(None)
+        except TokfmtError as error:
+            self.app.notify(str(error), severity="error", markup=False)
 
     def _holds(self, answer: str) -> bool:
-        """Show the meaning of an answer, or its error; return whether it is accepted."""
-        if self._check is None:
-            return True
-        label, holds = self.query_one("#meaning", Label), False
-        try:
-            text, holds = self._check(answer), True
-        except TokfmtError as error:
-            text = str(error)
+        """Show the meaning of an answer, or its error, or what can be typed; return whether it is accepted."""
+        text, holds = self._hint, not answer.strip()
+        if self._check is not None and not (holds and text):
+            try:
+                text, holds = self._check(answer), True
+            except TokfmtError as error:
+                text = str(error)
+        label = self.query_one("#meaning", Label)
         label.update(text)
+        label.display = bool(text)
         label.set_class(not holds and bool(answer.strip()), "wrong")
-        return holds
+        return holds or self._check is None
 
 
 class OneOf(Dialog[int]):
@@ -245,57 +290,53 @@ class OneOf(Dialog[int]):
         self.dismiss(event.option_index)
 
 
-class Page(Dialog[None]):
-    """A page of blocks with a heading and two columns. Escape, q, ? and Enter close it.
+class Help(VerticalScroll):
+    """What the keys do now, beside the data, and what searches and signs mean. It follows the focus."""
 
-    Args:
-        title: Title of the page.
-        blocks: Heading and rows of each block; as many blocks as fit are side by side.
-    """
-
-    BINDINGS = keys.PAGE
-
-    def __init__(self, title: str, blocks: Sequence[Block]) -> None:
-        super().__init__()
-        self._title, self._blocks = title, blocks
+    BINDINGS = keys.SCROLL
 
     def compose(self) -> ComposeResult:
-        accent = self.app.theme_variables["text-accent"]
-        with Vertical(classes="box page"):
-            yield Label(self._title, classes="title", markup=False)
-            with Scroll(), ItemGrid(min_column_width=_BLOCK):
-                for heading, rows in self._blocks:
-                    table = Table.grid(padding=(0, 2, 0, 0))
-                    table.add_column(style=accent, no_wrap=True)
-                    for name, text in rows:
-                        table.add_row(Text(name), Text(text))
-                    yield Static(Group(Text(heading, "bold"), table), classes="block")
-        yield Footer(compact=True, show_command_palette=False)
+        yield Static("", markup=False)
+
+    def on_mount(self) -> None:
+        self.screen.bindings_updated_signal.subscribe(self, lambda _: self._say())
+        self._say()
+
+    def _say(self) -> None:
+        """Show the keys of what has the focus; a reader of the help keeps those that it has."""
+        if self.has_focus or not self.children:
+            return
+        tasks: dict[str, dict[str, list[str]]] = {task: {} for task in keys.TASKS}
+        for _, binding, _, _ in self.screen.active_bindings.values():
+            if binding.group is not None:
+                names = tasks[binding.group.description].setdefault(words_of(binding), [])
+                names.append(self.app.get_key_display(binding))
+        blocks = [
+            (task, [(" ".join(names[:2]), words) for words, names in rows.items()]) for task, rows in tasks.items()
+        ]
+        blocks += [("Searches", EXAMPLES), ("Signs", _SIGNS), ("Mouse and focus", _GESTURES)]
+        parts = list[Text | Table]()
+        for heading, rows in blocks:
+            if rows:
+                table = Table.grid(padding=(0, 1, 0, 0))
+                table.add_column(style=self.app.theme_variables["text-accent"], no_wrap=True, min_width=_KEY)
+                for name, text in rows:
+                    table.add_row(Text(name), Text(text))
+                parts += [Text(f"\n{heading}" if parts else heading, "bold"), table]
+        self.query_one(Static).update(Group(*parts))
 
 
-_BLOCK = 32  # least cells of a block
-
-
-# the page of keys
-
-_GESTURES = (
-    ("tab", "Next pane"),
-    ("shift+tab", "Previous pane"),
-    ("ctrl+p", "Command palette"),
+_KEY = 6  # cells of a key
+_GESTURES = [
+    ("tab", "Next pane; this one, too"),
+    ("⇧+tab", "Previous pane"),
+    ("^p", "Command palette"),
     ("click", "Choose a row, token, tab or key; sort by a heading; follow underlined words"),
-    ("double click", "Open the row"),
+    ("2 clicks", "Open the row"),
     ("wheel", "Scroll the pane below it"),
     ("drag", "Mark tokens; choose several bars or lines; move a border or a scrollbar"),
-)
-_SEARCHES = (
-    ("whale", "The text, in any case (/ and f)"),
-    ("token:464,3290", "These IDs in a row; any:, first: and last: one of some"),
-    ("len>2000", "Lengths; also 10<=len<20"),
-    ("padding>0", "Positions of padding of a sample; masked>0 those without loss"),
-    ("same:17", "The rows that equal a row"),
-    ("seq:3,9", "Rows by number"),
-)
-_SIGNS = (
+]
+_SIGNS = [
     ("●", "A row with a hit"),
     ("✓", "A selected row; a check without findings"),
     ("✗ ▲ ·", "An error, a warning, a remark"),
@@ -303,30 +344,8 @@ _SIGNS = (
     ("█▓▒░", "Parts of a sample, by source; ░ a prompt"),
     ("···", "Padding"),
     ("╌╌", "The next document of a row"),
-    ("⏎ → ␣", "A line feed, a tab, a space"),
+    ("⏎", "A line feed"),
     ("hues", "A token each; of a recipe, a source each, in two shades"),
     ("green", "Tokens that are trained, if others are not"),
     ("grey", "Tokens that are not trained: prompts"),
-)
-
-
-def help_blocks(app: App[None], *places: Widget | App[None]) -> list[Block]:
-    """Return the blocks of the help, one for each task: the keys of some places, and of the widgets in them.
-
-    Args:
-        app: The browser.
-        places: What has keys: a tab or a screen, and the browser. A key of an earlier one hides that of a later one.
-    """
-    blocks: dict[str, dict[str, list[str]]] = {task: {} for task in keys.TASKS}
-    hidden: set[str] = set()
-    for place in places:
-        inside = [] if place is app else [one for one in place.query("*") if one.can_focus]
-        own = [binding for binding in bindings_of(place) if binding.key not in hidden]
-        hidden |= {binding.key for binding in own}
-        for binding in (*own, *(binding for widget in inside for binding in bindings_of(widget))):
-            if binding.group is not None:
-                names = blocks[binding.group.description].setdefault(words_of(binding), [])
-                names += [] if (name := app.get_key_display(binding)) in names else [name]
-    found = [(task, [(" ".join(names), words) for words, names in rows.items()]) for task, rows in blocks.items()]
-    shown = [block for block in found if block[1]]
-    return [*shown, ("Searches", list(_SEARCHES)), ("Signs", list(_SIGNS)), ("Mouse and focus", list(_GESTURES))]
+]

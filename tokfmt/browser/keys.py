@@ -8,8 +8,7 @@ that move a cursor are only in the help.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from functools import cache
+from collections.abc import Iterable
 
 from textual.actions import parse
 from textual.binding import Binding, BindingType
@@ -70,6 +69,7 @@ _BROWSER = [
     *_keys(OPEN, ("V", "split", "Split", "Show another split"), ("V", "no_split", "Split", "Show another split")),
     *_keys(FIND, ("slash", "ask('find')", "Find", "", "/"), ("f", "ask('filter')", "Filter")),
     *_keys(LOOK, ("question_mark", "help", "All keys", "", "?")),
+    Binding("escape", "close_help", show=False, priority=True),
     *_keys(OPEN, ("escape", "cancel", "Stop", "Stop loading")),
     *_keys(
         GO,
@@ -198,7 +198,7 @@ CATALOG = [
         ("r", "read_all", "Read all", "Read the facts of all datasets, or stop it"),
     ),
     *_keys(TAKE, ("e", "export", "Export")),
-    *_keys(LOOK, ("question_mark", "help", "All keys", "", "?")),
+    *_keys(LOOK, ("question_mark", "app.help", "All keys", "", "?")),
     *_keys(OPEN, ("q", "app.quit", "Quit")),
 ]
 BATCH = [
@@ -210,7 +210,7 @@ BATCH = [
         ("g", "ask_step", "Step", "Go to a step"),
     ),
     *_keys(LOOK, ("b", "sizes", "Batch", "Samples of a batch, and ranks: 512/64")),
-    *_keys(LOOK, ("question_mark", "help", "All keys", "", "?")),
+    *_keys(LOOK, ("question_mark", "app.help", "All keys", "", "?")),
 ]
 BATCH_LIST = _keys(
     GO,
@@ -220,7 +220,7 @@ BATCH_LIST = _keys(
 )
 CATALOG_LIST = [*_keys(OPEN, ("enter,l", "choose", "Open")), *_keys(MOVE, _FIRST)]
 TOKENIZERS = _keys(None, ("down", "list"), ("escape", "leave", "Close"))
-QUESTION = _keys(
+PROMPT = _keys(
     None,
     ("escape", "leave", "Cancel"),
     ("ctrl+c", "leave"),  # with a selection, the line copies it
@@ -247,7 +247,6 @@ SCROLL = _keys(
 )
 LINE = _keys(None, ("enter", "submit", "OK"))
 ONE_OF = _keys(None, ("escape,q", "leave", "Cancel"))
-PAGE = _keys(None, ("escape,q,question_mark,enter", "leave", "Close"))
 TICK = _keys(None, ("enter", "screen.write", "OK"))
 EXPORT = _keys(None, ("escape", "leave", "Cancel"))
 
@@ -280,22 +279,6 @@ def rank(action: str, *, selects: bool) -> int:
     return min([k for k, names in enumerate(_RANKS) if action in names or bare in names], default=len(_RANKS))
 
 
-def bindings_of(node: DOMNode) -> tuple[Binding, ...]:
-    """Return the bindings of a widget that tokfmt defines, one key each; a class may have several for a key."""
-    return _bindings(type(node))
-
-
-@cache
-def _bindings(kind: type[DOMNode]) -> tuple[Binding, ...]:
-    found: list[Binding] = []
-    for cls in kind.__mro__:
-        if cls.__module__.startswith("tokfmt"):
-            keys = {binding.key for binding in found}
-            own = Binding.make_bindings(vars(cls).get("BINDINGS", ()))
-            found += [binding for binding in own if binding.key not in keys]
-    return tuple(found)
-
-
 def words_of(binding: Binding) -> str:
     """Return the words about a key for the help and the palette."""
     return binding.tooltip or binding.description
@@ -311,16 +294,6 @@ def is_offered(node: DOMNode, binding: Binding) -> bool:
         return False
     offers = getattr(node, "offers", None)
     return offers is None or bool(offers(action, parameters))
-
-
-def offered(nodes: Iterable[DOMNode]) -> Iterator[tuple[DOMNode, Binding]]:
-    """Yield the keys of some widgets that do something now, each key of the first widget that has it."""
-    seen: set[str] = set()
-    for node in nodes:
-        for binding in bindings_of(node):
-            if binding.key not in seen and is_offered(node, binding):
-                seen.add(binding.key)
-                yield node, binding
 
 
 # the mouse

@@ -20,7 +20,7 @@ def free_name(stem: str, suffix: str) -> str:
 
 
 def refusal(path: str) -> str:
-    """Return the meaning of a typed path, as a `check` of `Question`."""
+    """Return the meaning of a typed path, as a `check` of `Prompt`."""
     place = _place(path)
     if not path.strip() or os.path.isdir(place):  # false for a name that no file can have
         raise OptionError("name a file")

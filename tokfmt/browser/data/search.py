@@ -52,9 +52,6 @@ _NAMED = re.compile(r"\s*\w+\s*[:<>=]")  # a query, whose name may be misspelled
 
 _NAMED_AT_MOST = 5
 
-HOW = "words (a regular expression) · token:464,3290 · len>4096 · 10<=len<20"
-HOW_IDS = "IDs: 464 or 464,3290 · len>4096 · 10<=len<20"
-
 
 def by_characters(scope: SearchScope, query: Query) -> bool:
     """Return whether hits are intervals of characters of a record, even if its units are tokens."""
@@ -118,6 +115,31 @@ def _batches(encoder: Encoder | None, reader: RecordReader, block: Block) -> Ite
     return map(MemoryReader, encoded_batches(reader, encoder, block))
 
 
+EXAMPLES = [
+    ("words", "The text, in any case; also a regular expression"),
+    ("token:464,3290", "These IDs in a row"),
+    ("any:464,3290", "One of these IDs"),
+    ("id>=50257", "An ID of a range"),
+    ("first:464", "An ID at the begin"),
+    ("last:0", "An ID at the end"),
+    ("len>4096", "Lengths; also 10<=len<20"),
+    ("padding>0", "Padding of a sample"),
+    ("masked>0", "Positions of a sample without loss"),
+    ("same:17", "The rows that equal a row"),
+    ("seq:3,20:30", "Rows by number"),
+    ("not len>4096", "What a search does not find"),
+]
+"""Each search of `/` and `f` by an example, with its meaning."""
+
+
+def hint(scope: SearchScope) -> str:
+    """Return all searches of some rows, each by an example."""
+    holds = {"words": scope.of_text or scope.decoder is not None, "padding>0": scope.singular == "sample"}
+    holds |= {"masked>0": holds["padding>0"], "token:464,3290": scope.port.unit == "token"}
+    holds |= dict.fromkeys(("any:464,3290", "id>=50257", "first:464", "last:0"), scope.port.unit == "token")
+    return " · ".join(example for example, _ in EXAMPLES if holds.get(example, True))
+
+
 def parse_search(words: str, scope: SearchScope) -> Query:
     """Return the query that words mean: a query as for `tokfmt show`, or plain text, or IDs if the rows have no text.
 
@@ -127,20 +149,20 @@ def parse_search(words: str, scope: SearchScope) -> Query:
     typed, texts = words.strip(), scope.of_text or scope.decoder is not None
     ids = scope.port.unit == "token"
     if not typed:
-        raise OptionError(HOW if texts else HOW_IDS)
+        raise OptionError(hint(scope))
     if ids and not texts and _IDS.fullmatch(typed):
         query = parse_query(f"token:{typed}")
     elif _WORDED.match(typed) or (not texts and _NAMED.match(typed)):
         query = parse_query(typed)
     elif not texts:
-        raise OptionError(f"text needs --tokenizer. Search for {HOW_IDS}")
+        raise OptionError(f"text needs --tokenizer. Search for {hint(scope)}")
     else:
         query = parse_query(f"text:{typed}")
     plain = affirmed(query)
     if isinstance(plain, (TokenQuery, AnyQuery, EndQuery)) and not ids:
         raise OptionError("token IDs of text need --tokenizer")
     if isinstance(plain, TextQuery) and not texts:
-        raise OptionError(f"text needs --tokenizer. Search for {HOW_IDS}")
+        raise OptionError(f"text needs --tokenizer. Search for {hint(scope)}")
     return query
 
 

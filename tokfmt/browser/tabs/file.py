@@ -338,10 +338,10 @@ class FileTab(Working):
 
     async def action_byte(self) -> None:
         """Ask for a byte offset, and go to it."""
-        from tokfmt.browser.dialogs import Question
+        from tokfmt.browser.dialogs import Prompt
 
         pane = self.hex if self.hex.has_focus else self.parts
-        await Question("byte offset, or file:offset", self._to_byte, ends=pane.action_to).ask(self.app)
+        await Prompt("Go to", self._to_byte, "byte offset, or file:offset", ends=pane.action_to).ask(self.screen)
 
     def _to_byte(self, answer: str) -> None:
         name, _, number = answer.rpartition(":")

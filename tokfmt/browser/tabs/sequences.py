@@ -349,12 +349,12 @@ class SequencesTab(Tab):
 
     async def action_jump(self) -> None:
         """Ask for a place: a row, a token, a byte, or what `y` copies."""
-        from tokfmt.browser.dialogs import Question
+        from tokfmt.browser.dialogs import Prompt
 
         view, answers = self.session.view, self._answers
-        steps = ", 25*512 (step 25 of batches of 512)" if view.singular == "sample" else ""
-        token = "" if view.axis is None else ", t:5000 (token)"
-        question = f"Go to {number_words(view.singular, view.port.count)}, 12:45, @4096 (byte){token}{steps}"
+        steps = " · 25*512 step 25 of batches of 512" if view.singular == "sample" else ""
+        token = "" if view.axis is None else " · t:5000 token"
+        hint = f"{number_words(view.singular, view.port.count)} · 12:45 · @4096 byte{token}{steps}"
 
         def refuse(answer: str) -> str:  # noqa: ARG001 - none is a place
             raise OptionError(f"This dataset has no {view.name}")
@@ -366,7 +366,7 @@ class SequencesTab(Tab):
         # a question without an answer is asked, too, as its digits would be keys of the browser
         check = None if view.port.count else refuse
         pane = self.reader if self.reader.has_focus else self.list
-        await Question(question, answered, check=check, recent=answers, ends=pane.action_to).ask(self.app)
+        await Prompt("Go to", answered, hint, check=check, recent=answers, ends=pane.action_to).ask(self.screen)
 
     def _go_to(self, answer: str) -> None:
         """Go to a place in words."""
@@ -449,7 +449,7 @@ class SequencesTab(Tab):
 
     async def action_find(self) -> None:
         words = self.search.words if self.search else ""
-        await self._ask_words("Find, from here on", words, self.find)
+        await self._ask_words("Find", words, self.find)
 
     async def action_filter(self) -> None:
         words = self.filtered.words if self.filtered else self.search.words if self.search else ""
@@ -466,18 +466,17 @@ class SequencesTab(Tab):
             if self.filtered is None or self.filtered.words != line:  # else it is listed already
                 self.filter(line)
 
-        text = f"List only {self.session.view.name} with"
-        await self._ask_words(text, words, then, meanwhile if shown else None)
+        await self._ask_words("List only", words, then, meanwhile if shown else None)
 
     async def _ask_words(
         self,
-        text: str,
+        name: str,
         words: str,
         then: Callable[[str], None],
         meanwhile: Callable[[str | None], object] | None = None,
     ) -> None:
-        from tokfmt.browser.data.search import meaning
-        from tokfmt.browser.dialogs import Question
+        from tokfmt.browser.data.search import hint, meaning
+        from tokfmt.browser.dialogs import Prompt
 
         queries = self._queries
         if queries is None:
@@ -492,7 +491,8 @@ class SequencesTab(Tab):
         def meant(answer: str) -> str:
             return meaning(answer, self.scope)
 
-        await Question(text, answered, words, meant, recent=queries.all, meanwhile=meanwhile).ask(self.app)
+        prompt = Prompt(name, answered, hint(self.scope), words, meant, recent=queries.all, meanwhile=meanwhile)
+        await prompt.ask(self.screen)
 
     def find(self, words: str) -> None:
         """Search from the cursor on, and go to the first hit."""

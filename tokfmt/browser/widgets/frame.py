@@ -20,7 +20,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from tokfmt.browser.data.session import Loading, Session
-from tokfmt.browser.keys import bindings_of, is_offered, pressed, pressing, rank
+from tokfmt.browser.keys import is_offered, pressed, pressing, rank
 from tokfmt.errors import TokfmtError
 from tokfmt.wording import counted, human_bytes, plural, printable, short, shortened
 
@@ -194,7 +194,7 @@ class TopBar(Horizontal):
             cells + 2 for cells in (*(len(f"{key} {title}") for _, title, key in self._tabs), *filter(None, beside))
         )
         for name, title, key in self._tabs:
-            whole = taken <= self.app.size.width or name == self._current
+            whole = taken <= (self.size.width or self.app.size.width) or name == self._current
             words = Content.assemble(
                 (key, "$text-muted" if name != self._current else ""), f" {title}" if whole else ""
             )
@@ -325,7 +325,7 @@ def _action(binding: Binding) -> str:
 
 def _in_line(node: DOMNode, binding: Binding) -> bool:
     """Return whether the line has a place for a key."""
-    listed = binding.description and not binding.system and binding in bindings_of(node)
+    listed = binding.description and not binding.system and binding.group is not None
     return bool(listed) and is_offered(node, binding)
 
 
