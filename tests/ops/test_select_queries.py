@@ -97,7 +97,8 @@ def test_texts_are_found_by_their_words_when_they_are_encoded_and_when_they_were
         to_options={"ids_field": "ids"},
     )
     tokfmt.convert(tmp_path / "a.jsonl", tmp_path / "all.pbin", tokenizer=str(TOKENIZER))
-    tokfmt.convert(tmp_path / "all.pbin", tmp_path / "c.jsonl", select="text:cat")
+    done = tokfmt.convert(tmp_path / "all.pbin", tmp_path / "c.jsonl", select="text:cat")
+    assert any(f"--tokenizer {TOKENIZER} writes their text" in note for note in done.notes)
     assert ids_of(tmp_path / "c.jsonl") == found
     tokfmt.convert(tmp_path / "all.pbin", tmp_path / "d.jsonl", select="not text:c.t")
     assert ids_of(tmp_path / "d.jsonl") == [ids for text, ids in coded.items() if "cat" not in text]

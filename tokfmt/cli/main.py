@@ -33,7 +33,7 @@ import click
 from tokfmt.base.resources import keep_freed_memory
 from tokfmt.base.version import __version__
 from tokfmt.cli import console, signals
-from tokfmt.cli.usage import usage_line
+from tokfmt.cli.usage import COMMANDS_MEANT, usage_line
 from tokfmt.errors import LoaderWarning, PluginWarning, StoreWarning, TokfmtError, missing_package
 from tokfmt.wording import printable
 
@@ -97,6 +97,7 @@ class LazyGroup(click.Group):
 
             near = get_close_matches(name, COMMANDS, 1)
             hint = f"Did you mean {near[0]}?" if near else f"The commands are {', '.join(COMMANDS)}"
+            hint = COMMANDS_MEANT.get(name, hint)
             if name == "help":
                 about = f"{args[1]} " if len(args) > 1 and args[1] in COMMANDS else ""
                 hint = f"Did you mean tokfmt {about}--help?"

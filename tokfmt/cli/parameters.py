@@ -55,7 +55,7 @@ class Command(click.Command):
             error.ctx = error.ctx or ctx  # which click leaves out
             raise
         if rest and not ctx.resilient_parsing:
-            raise click.UsageError(surplus(ctx, str(rest[0]).strip()), ctx)
+            raise click.UsageError(surplus(ctx, rest), ctx)
         return rest
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

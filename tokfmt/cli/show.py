@@ -98,6 +98,7 @@ def command(path: str, selection: str | None, **given: Any) -> None:
     For a recipe or a run, --step and --sample print the parts of the sequences that the model reads, and --seen lists
     when it read a sequence.
     """
+    from tokfmt.commands.search.query import literal_search
     from tokfmt.commands.show.show import SEARCHED, searches, show, show_origins
 
     only_ids, only_text, full = given.pop("only_ids"), given.pop("only_text"), given.pop("full")
@@ -137,11 +138,18 @@ def command(path: str, selection: str | None, **given: Any) -> None:
         if as_json:
             listed("show", preview, map(_as_json, preview.shown), lambda: {"stopped_after": preview.cut()})
             return
-        print_preview(preview, only_ids=only_ids, only_text=only_text, quiet=quiet, full=full)
+        literal = literal_search(selection)
+        print_preview(preview, only_ids=only_ids, only_text=only_text, quiet=quiet, full=full, literal=literal)
 
 
 def print_preview(
-    preview: Any, *, only_ids: bool = False, only_text: bool = False, quiet: bool = False, full: bool = False
+    preview: Any,
+    *,
+    only_ids: bool = False,
+    only_text: bool = False,
+    quiet: bool = False,
+    full: bool = False,
+    literal: str | None = None,
 ) -> None:
     """Print the heading and the notes on stderr, and the sequences on stdout."""
     if not quiet:
@@ -160,12 +168,13 @@ def print_preview(
             click.echo()
         _write_sequence(shown, style)
     if not quiet:
-        _print_end(preview, count)
+        _print_end(preview, count, literal)
 
 
-def _print_end(preview: Any, count: int) -> None:
+def _print_end(preview: Any, count: int, literal: str | None) -> None:
     if not count:
-        click.echo("no sequences" if preview.sequences == 0 else "nothing found", err=True)
+        hint = f"; {literal} finds these characters" if literal else ""
+        click.echo("no sequences" if preview.sequences == 0 else f"nothing found{hint}", err=True)
     if preview.cut() is not None:
         note(f"stopped after {preview.cut():,}; --limit N shows N, --limit 0 shows all")
 

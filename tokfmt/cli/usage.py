@@ -11,6 +11,24 @@ from collections.abc import Sequence
 
 import click
 
+_SEARCH = "tokfmt show PATH 'text:some words' searches"
+_EXPORT = "tokfmt convert PATH OUT.jsonl --select 'text:some words' --tokenizer NAME writes what a search finds"
+COMMANDS_MEANT = {
+    **dict.fromkeys(("search", "find", "grep", "query"), _SEARCH),
+    **dict.fromkeys(("export", "extract", "filter", "select"), _EXPORT),
+    **dict.fromkeys(("merge", "concat", "join"), "tokfmt convert A B C DST merges datasets"),
+    **dict.fromkeys(("tokenize", "encode"), "tokfmt convert CORPUS DST --tokenizer NAME encodes text"),
+    "retokenize": "tokfmt convert SRC DST --from-tokenizer OLD --tokenizer NEW encodes token IDs again",
+    **dict.fromkeys(("decontaminate", "contamination"), "tokfmt overlap PATH --with EVAL finds contamination"),
+}
+"""What does the work of commands that do not exist."""
+
+_OPTIONS_MEANT = {
+    **dict.fromkeys((("show", f"--{word}") for word in ("select", "search", "query", "filter", "grep")), _SEARCH),
+    **dict.fromkeys((("show", word) for word in ("--output", "--out", "--export", "--save", "-o")), _EXPORT),
+    ("convert", "--limit"): "--select 0:N takes the first N sequences",
+}
+
 
 def usage_line(error: click.ClickException, words: Sequence[str]) -> str:
     """Return the message of a usage error as one line, with advice if a file is named like an option."""
@@ -33,9 +51,13 @@ def missing(ctx: click.Context, argument: str) -> str:
     return f"{argument} is missing (expected {_usage(ctx)}). Run {ctx.command_path} --help for examples"
 
 
-def surplus(ctx: click.Context, argument: str) -> str:
-    """Return the message for an argument that the command does not take."""
-    return f"{ctx.command_path} takes no argument {argument!r} (expected {_usage(ctx)}). Leave it out"
+def surplus(ctx: click.Context, arguments: Sequence[str]) -> str:
+    """Return the message for arguments that the command does not take."""
+    argument, selection = arguments[0].strip(), ctx.params.get("selection")
+    remedy = "Leave it out"
+    if selection is not None and any(letter.isalpha() for letter in selection):  # not a number
+        remedy = f"A search with spaces is quoted: '{' '.join((selection, *arguments))}'"
+    return f"{ctx.command_path} takes no argument {argument!r} (expected {_usage(ctx)}). {remedy}"
 
 
 def _usage(ctx: click.Context) -> str:
@@ -56,6 +78,8 @@ def _name(error: click.BadParameter) -> str:
 
 def _other_option(ctx: click.Context, name: str, words: Sequence[str]) -> str:
     """Return the remedy for an unknown option: the file of that name, the option that was meant, or the help."""
+    if meant := _OPTIONS_MEANT.get((ctx.command.name or "", name)):
+        return meant
     file = next((word for word in words if word.startswith("-") and os.path.lexists(word)), None)
     if file is not None:
         return f"Write ./{file} for the file of that name"

@@ -27,6 +27,7 @@ from tokfmt.commands.convert.inputs import Inputs, OpenedSources, find_files, op
 from tokfmt.commands.convert.losses import (
     accept_losses,
     known_losses,
+    note_ids,
     record_losses,
     refuse_known_losses,
     try_tokenizer,
@@ -131,6 +132,7 @@ def convert_files(
         texts = next((texts for texts, _ in looks if texts), [])
         if inputs.tokenizer is not None:
             inputs = try_tokenizer(request, inputs, destination, inputs.tokenizer, texts, notes)
+        note_ids(inputs, destination, notes)
         if request.executor == "auto":
             request = replace(request, executor=choose_executor(request, inputs, destination))
 

@@ -76,6 +76,11 @@ class Destination:
     lead: Lead = NO_LEAD
 
     @property
+    def holds_text(self) -> bool:
+        """Return whether the format can write text."""
+        return "text_field" in option_names(self.format.write_options)
+
+    @property
     def paths(self) -> list[Place]:
         """The path of each dataset that is written, without duplicates."""
         return list(dict.fromkeys(portion.destination for portion in self.portions))
@@ -140,7 +145,7 @@ def choose_contents(request: Request, inputs: Inputs, destination: Destination) 
     of_text = any(source.reader.info.is_text for source in sources)
     if not of_text and {request.source.eos, request.to_eos, request.to_bos} - {None, "none"}:
         copies = False  # the IDs of a line may change
-    writes_text = "text_field" in option_names(destination.format.write_options)
+    writes_text = destination.holds_text
     decodes = tokenizer is not None and writes_text and not of_text
     kind, unused = ("text", "ids_field") if decodes or (copies and of_text) else ("ids", "text_field")
     if writes_text and unused in {name.replace("-", "_") for name in destination.given}:

@@ -461,6 +461,13 @@ _LONGEST = 1 << 12  # characters of a text, and tokens of a document, that are t
 _BEFORE, _SHOWN = 8, 24  # characters before a difference, and in all, that a note shows
 
 
+def note_ids(inputs: Inputs, destination: Destination, notes: Notes) -> None:
+    """Add a note on token IDs that are written although the destination can hold their text."""
+    made = inputs.made_by[0]
+    if inputs.tokenizer is None and made is not None and destination.holds_text and not destination.copies_lines:
+        notes.add(f"token IDs are written; --tokenizer {printable(made['name'])} writes their text")
+
+
 def try_tokenizer(
     request: Request,
     inputs: Inputs,

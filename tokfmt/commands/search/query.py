@@ -199,7 +199,9 @@ def parse_query(text: str) -> Query:
             return AnyQuery(((low, LARGEST if high is None else high),))
         kind = match["word"]
     elif not colon:
-        raise OptionError(f"{text!r} is not a query; {_HOW}", name=text, nearest=_meant(kind))
+        near = _meant(kind)
+        how = f"write 'text:{text.strip()}' to find these words" if near is None and kind else _HOW
+        raise OptionError(f"{text!r} is not a query; {how}", name=text, nearest=near)
     raise OptionError(f"{text!r}: there is no query {kind!r}; {_HOW}", name=text, nearest=_meant(kind))
 
 
@@ -273,8 +275,19 @@ def _text(rest: str) -> TextQuery:
     try:
         pattern = regex.compile(words)
     except (regex.error, OverflowError, RecursionError) as error:
-        raise OptionError(f"text:{rest}: not a regular expression: {error}", name="text") from None
+        what = f"text:{rest}: not a regular expression: {error}. text:{_literally(words)} finds these characters"
+        raise OptionError(what, name="text") from None
     return TextQuery(pattern, None if _SPECIAL & set(words) else words)
+
+
+def literal_search(selection: str | None) -> str | None:
+    """Return the search for the characters of a regular expression; None for other selections, and if it is equal."""
+    kind, _, words = (selection or "").partition(":")
+    return f"text:{_literally(words)}" if kind.strip().lower() == "text" and _SPECIAL & set(words) else None
+
+
+def _literally(words: str) -> str:
+    return "".join(f"\\{letter}" if letter in _SPECIAL else letter for letter in words)
 
 
 def _limits(text: str, match: re.Match[str], nothing: str) -> tuple[int, int | None]:
