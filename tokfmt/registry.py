@@ -107,6 +107,9 @@ def names() -> list[str]:
     return list(_points())
 
 
+_INITIALS = 3  # letters of a word that may be in any title
+
+
 @functools.cache
 def get(name: str) -> Format:
     """Return the format of a name."""
@@ -117,7 +120,9 @@ def get(name: str) -> Format:
             (
                 one.name
                 for one in list_formats()
-                if f".{word}" in one.extensions or word in re.findall(r"[\w.-]+", one.title.lower())
+                if f".{word}" in one.extensions
+                or word in re.findall(r"[\w.-]+", title := one.title.lower())
+                or (len(word) > _INITIALS and word in title.replace(" ", ""))
             ),
             None,
         )

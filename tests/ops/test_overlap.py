@@ -312,7 +312,7 @@ def test_a_conversion_without_overlap_has_exactly_the_others(home, documents, ev
                 found = dataset[:].tolist()
         assert found == [documents[k] for k in rest]
         listed = [json.loads(line) for line in (home / "r.jsonl").read_text().splitlines()]
-        assert [one.get("ids", one.get("input_ids")) for one in listed] == [documents[k] for k in out]
+        assert [one["input_ids"] for one in listed] == [documents[k] for k in out]
 
 
 @given(TEXTS.filter(len), TEXTS.filter(len), st.integers(1, 3), st.booleans())

@@ -204,7 +204,7 @@ def test_equal_sequences_of_ids_are_listed_with_their_ids(tmp_path, select):
             place = {"source": source, "file": file, "record": record}
             if (twin := kept.setdefault(tuple(ids), place)) is not place:
                 why = {"byte_offset": None, "filter": "dedup", "rule": "exact", "value": None, "twin": twin}
-                out[k] = place | why | {"ids": ids}
+                out[k] = place | why | {"input_ids": ids}
         wanted += [out[k] for k in sorted(out)]
     assert listed(tmp_path / "out.jsonl") == wanted
     assert {line["source"] for line in wanted} == {"lines", "tables"}

@@ -63,6 +63,9 @@ def test_a_query_takes_what_it_says_of_all_sources(first, second, query, is_line
         assert ids_of(out) == [ids for ids, is_taken in zip(sequences, taken, strict=True) if is_taken]
         assert ids_of(rest) == [ids for ids, is_taken in zip(sequences, taken, strict=True) if not is_taken]
         assert done.sequences == sum(taken)
+        if not all(taken):
+            with tokfmt.open(rest) as left_out:
+                assert [ids.tolist() for ids in left_out] == ids_of(rest)
 
 
 def test_lines_are_copied_as_they_are_and_the_others_are_listed_so(tmp_path):

@@ -48,13 +48,13 @@ def test_sequences_of_ids_are_kept_by_their_length(tmp_path_factory, sequences, 
     for number, one in out.items():
         size = len(sequences[number])
         rule = "min_tokens" if size < low else "max_tokens" if size > high else "exact"
-        assert (one["rule"], one["ids"]) == (rule, sequences[number])
-    assert all(one["value"] == len(one["ids"]) for one in listed if one["rule"] != "exact")
+        assert (one["rule"], one["input_ids"]) == (rule, sequences[number])
+    assert all(one["value"] == len(one["input_ids"]) for one in listed if one["rule"] != "exact")
     rows = [row for row in done.prepared if row["rejected"]]
     assert all(part["characters"] is row["characters"] is None for row in rows for part in row["rejected"].values())
-    if listed:  # The page says how the list is read.
-        with tokfmt.open(home / "rest.jsonl", options={"ids_field": "ids"}) as left_out:
-            assert [ids.tolist() for ids in left_out] == [one["ids"] for one in listed]
+    if listed:
+        with tokfmt.open(home / "rest.jsonl") as left_out:
+            assert [ids.tolist() for ids in left_out] == [one["input_ids"] for one in listed]
 
 
 @pytest.mark.parametrize("executor", ["threads", "processes"])

@@ -85,7 +85,7 @@ class Rejects:
                     "rule": name,
                     "value": _value(content, filters[filter_], name) if rule else None,
                     "twin": None if rule else self._twin(*twin),
-                    "text" if isinstance(content, str) else "ids": content,
+                    "text" if isinstance(content, str) else "input_ids": content,
                 }
                 written = json.dumps(line, ensure_ascii=False)
                 if any("\ud800" <= character <= "\udfff" for character in written):  # UTF-8 cannot encode one.

@@ -208,7 +208,7 @@ def list_rest(path: Path | None, taken: Selected, sources: Sequence[Source], rea
             for number, start, stop in zip(numbers[a:b].tolist(), bounds, bounds[1:], strict=False):
                 k = int(firsts.searchsorted(number, side="right")) - 1
                 place = {"file": str(sources[k].paths[0]), "record": number - int(firsts[k])}
-                out.write(json.dumps({**place, "ids": taken.rest.tokens(start, stop).tolist()}) + "\n")
+                out.write(json.dumps({**place, "input_ids": taken.rest.tokens(start, stop).tolist()}) + "\n")
 
 
 def list_rest_of_lines(path: Path, taken: Selected) -> None:
