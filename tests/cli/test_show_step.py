@@ -174,6 +174,13 @@ def test_the_parts_of_ranks_are_the_batch():
         assert [one["rank"] for one in every["shown"]] == [k * world // 8 for k in range(8)]
 
 
+def test_the_origins_of_a_step_are_its_lines_without_tokens():
+    words = ("show", MIX, "--step", "3", "--batch-size", "4")
+    complete, origins = (commands.run(*words, *more, check=0).stdout.splitlines() for more in ((), ("--origin",)))
+    assert origins == [line for line in complete if line.strip() and not line.startswith("    ")]
+    assert sum(line.startswith("#") for line in origins) == 4
+
+
 def test_one_sample_by_number_and_from_the_end():
     count = len(tokfmt.open(MIX))
     (alone,) = found(MIX, "--sample", 5)["shown"]

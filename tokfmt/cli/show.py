@@ -67,7 +67,7 @@ class _Selecting(Command):
 @click.option("--full", is_flag=True, help="Print all of each sequence on a terminal.")
 @click.option("--samples", "rows", is_flag=True, help="Print stored samples: input_ids, mask and labels.")
 @click.option("--raw", is_flag=True, help="Print the annotated bytes of files, also of damaged ones.")
-@click.option("--origin", is_flag=True, help="Print the origin of each sequence, from the ledger of PATH.")
+@click.option("--origin", is_flag=True, help="Print origins, from the ledger of PATH; with --step: no tokens.")
 @click.option("--seed", type=Count(), default=0, help="Seed of random:N (default: 0).")
 @click.option(
     "--limit",
@@ -91,7 +91,7 @@ def command(path: str, selection: str | None, **given: Any) -> None:
     SEL selects sequences (default: the first five). It is a number (5, -1), a range (0:10, -3:), random:5, or a search:
     token:464, token:464,3290 (consecutive IDs), any:464,3290 (any of several IDs), first:464, last:0, id>=50257,
     text:'regex' (in the decoded text), len>4096, len==0, 10<len<20, dup (the first of each group of equal sequences),
-    same:17 (equal to sequence 17), or seq:3,17,20:30. With not before it, it selects the others: not text:'regex'.
+    same:17 (equal to sequence 17), or seq:3,17,20:30; not before it: the others.
 
     A search that finds nothing reports that, and exits with 0.
 
@@ -110,7 +110,7 @@ def command(path: str, selection: str | None, **given: Any) -> None:
         show_seen(path, query, before, asked, given, selection=selection, quiet=quiet, as_json=as_json)
         return
     if any(value is not None for value in asked.values()):
-        show_step(path, selection, asked, given, Printing(only_ids, only_text, full, quiet, as_json))
+        show_step(path, selection, asked, given, Printing(only_ids, only_text, origin, full, quiet, as_json))
         return
     if given["raw"] and selection is not None:
         raise click.UsageError(f"--raw prints files, not sequences. Leave {selection.strip()!r} out")

@@ -32,6 +32,7 @@ class Printing(NamedTuple):
 
     only_ids: bool
     only_text: bool
+    only_origins: bool  # samples and their parts, without tokens or text
     full: bool  # do not cut text on a terminal
     quiet: bool
     as_json: bool
@@ -107,19 +108,23 @@ def _print(found: Step, how: Printing, limit: int, *, terminal: bool) -> None:
             for part in drawn.parts:
                 click.echo(" ".join(map(str, part.ids.tolist())) if how.only_ids else part.text)
             continue
-        click.echo(("\n" if number else "") + _title(drawn, of_several=found.world_size > 1))
+        click.echo(("\n" if number and not how.only_origins else "") + _title(drawn, of_several=found.world_size > 1))
         for part in drawn.parts:
-            color = colors.setdefault(part.source, _COLORS[len(colors) % len(_COLORS)])
-            click.echo(_line(part, color))
-            for line in origin_lines(part.origins):
-                click.echo(f"  {line}")
-            words = part.text if part.text is not None else " ".join(map(str, part.ids.tolist()))
-            click.echo(_indented(words, room))
+            _print_origin(part, colors.setdefault(part.source, _COLORS[len(colors) % len(_COLORS)]))
+            if not how.only_origins:
+                words = part.text if part.text is not None else " ".join(map(str, part.ids.tolist()))
+                click.echo(_indented(words, room))
         if drawn.padding:
             click.echo(click.style(f"  {drawn.padding:,} of padding", dim=True))
     left = found.last - found.first - limit
     if left > 0 and not how.quiet:
         note(f"{left:,} more samples in this step; --limit 0 shows all")
+
+
+def _print_origin(part: StepPart, color: str) -> None:
+    click.echo(_line(part, color))
+    for line in origin_lines(part.origins):
+        click.echo(f"  {line}")
 
 
 def _as_json(drawn: StepSample) -> Iterator[str]:
