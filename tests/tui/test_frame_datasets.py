@@ -2,11 +2,24 @@
 
 import shutil
 
+import numpy as np
 import pytest
 from amount import FUZZ_ONLY
-from browsing import PACK, STORE, browse, commands, first_ids, reader_text, split_of, tab_of
+from browsing import (
+    PACK,
+    STORE,
+    SourceRequest,
+    browse,
+    commands,
+    first_ids,
+    reader_text,
+    shown_session,
+    split_of,
+    tab_of,
+)
 from paths import FIXTURES
 
+import tokfmt
 from tokfmt.browser.widgets.frame import KeyBar, Refusal
 
 
@@ -109,3 +122,18 @@ def test_unknown_or_missing_dataset_is_reported(tmp_path):
         assert reader_text(app)
 
     browse([PACK, tmp_path / "x.bin", tmp_path / "nowhere.pbin"], steps)
+
+
+def test_what_an_error_and_a_note_advise_is_one_key(tmp_path):
+    ids = [int(token) for document in tokfmt.open(PACK)[:] for token in (*document, 50256)] * 8
+    np.array(ids, "<u2").tofile(tmp_path / "one.bin")
+
+    async def steps(app, press):
+        assert app.query_one(Refusal).has_focus
+        await press("enter")
+        assert (app.session.format_name, app.session.request.options) == ("array", {"bare": "uint16"})
+        await press("2", "shift+tab", "end", "enter")
+        assert app.session.request.eos == 50256
+        assert app.session.port.count == ids.count(50256)
+
+    browse([tmp_path / "one.bin"], steps, session=shown_session(SourceRequest((tmp_path / "one.bin",))))

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from browsing import BLOCKS, DOCUMENTS, HDF5, PACK, STORE, browse, line, listed, tab_of, to
-from paths import CORPUS
+from paths import CORPUS, TOKENIZER
 from textual.content import Content
 
 import tokfmt
@@ -73,7 +73,7 @@ def test_facts_lead_on(repeated):
         assert app.focused.id == "groups"
         await follow(app, press, "different IDs")
         assert app.focused.turned == "frequent"
-        await follow(app, press, "on disk")
+        await follow(app, press, "▲")  # a finding
         assert app.entry.name == "file"
         await press("backspace")
         assert app.entry.name == "statistics"
@@ -85,7 +85,7 @@ def test_what_deviates_is_marked(repeated):
     async def steps(app, press):
         await press("2")
         odd = {fact.name for fact in app.tab.query_one("#facts").lines.facts if fact.odd}
-        assert odd - {"findings"} == {"empty", "duplicates"}
+        assert odd - {"▲"} == {"empty", "duplicates"}
 
     browse([repeated], steps)
 
@@ -100,6 +100,33 @@ def test_each_group_and_each_of_its_members_has_its_text(repeated):
             assert f"“{' '.join(map(str, DOCUMENTS[row]))} ”" in line(table, k)
 
     browse([repeated], steps, size=(200, 60))
+
+
+def test_ids_that_never_occur_are_listed_and_lead_nowhere():
+    with tokfmt.open(PACK) as dataset:
+        seen = {int(token) for document in dataset for token in document}
+
+    async def steps(app, press):
+        await to(app, press, "tokens")
+        table = app.tab.query_one("#tokens")
+        table.turn_to("never")
+        never = [table.lines.record(k)["id"] for k in range(table.count)]
+        assert never == sorted(set(range(app.session.statistics.ids.vocab_size)) - seen)
+        await press("enter")
+        assert app.entry.name == "statistics"
+
+    browse([PACK], steps, tokenizer=str(TOKENIZER))
+
+
+def test_every_token_is_counted_and_checked_with_one_key():
+    async def steps(app, press):
+        await press("2")
+        assert not app.session.verdict.deep
+        await press("c")
+        assert app.session.verdict.deep
+        assert app.session.verdict.tokens == app.session.view.reader.info.tokens
+
+    browse([BLOCKS], steps)
 
 
 def test_the_masked_positions_of_samples_lead_to_them():
@@ -119,7 +146,8 @@ def test_the_masked_positions_of_samples_lead_to_them():
 def test_its_lists_fill_the_screen_and_one_can_be_enlarged(size):
     async def steps(app, press):
         await to(app, press, "tokens")
-        tables = [app.tab.query_one(f"#{name}") for name in ("facts", "lengths", "tokens", "groups")]
+        assert not app.tab.query_one("#groups").display  # no documents are equal
+        tables = [app.tab.query_one(f"#{name}") for name in ("facts", "lengths", "tokens")]
         assert all(table.outer_size.height >= 7 for table in tables)
         assert max(table.region.bottom for table in tables) >= size[1] - 2
         titles = [str(table.border_title) for table in tables[1:3]]
@@ -149,6 +177,6 @@ def test_a_drag_selects_lines_and_text_has_no_ids_without_a_tokenizer():
         await press.pilot.mouse_up(table, offset=(left, top + 2))
         await press()
         assert table.chosen == [0, 1, 2]
-        assert "--tokenizer" in line(app.tab.query_one("#tokens"), 0)
+        assert not app.tab.query_one("#tokens").display
 
     browse([CORPUS], steps)

@@ -190,7 +190,7 @@ def test_why_a_tokenizer_cannot_be_loaded(prepared, tmp_path):
         assert pointer.sees("✗ tokenizer words · 3 shows why")
         assert not pointer.sees("text · words")
         await press("2")
-        assert pointer.sees("✗  tokenizer words: ")
+        assert pointer.sees("✗ tokenizer words: ")
         await press("3")
         assert pointer.sees("tokenizer words: ")
 

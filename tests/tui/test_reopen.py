@@ -33,7 +33,7 @@ def test_the_split_is_kept():
 @pytest.mark.parametrize(("keys", "tab", "widget", "place"), [
     ("3 tab g 1 0 0 enter", "file", "hex", lambda app: app.focused.at),
     ("3 home down down down", "file", "parts", lambda app: app.focused.row),
-    ("2 tab", "statistics", "tokens", lambda app: app.focused.display),
+    ("2 tab", "statistics", "groups", lambda app: app.focused.display),
 ])  # fmt: skip
 def test_each_tab_keeps_its_place(tmp_path, keys, tab, widget, place):
     file = tmp_path / "grows.jsonl"

@@ -88,6 +88,7 @@ class Browser(TypeAhead):
     sequences = getters.query_one(SequencesTab)
     """The tab of sequences, which always exists."""
     ENABLE_COMMAND_PALETTE = True
+    ALLOW_IN_MAXIMIZED_VIEW = "Card, TopBar, KeyBar"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (60, "-wide")]  # noqa: RUF012 - as Textual declares it
     VERTICAL_BREAKPOINTS = [(0, "-short"), (20, "-high")]  # noqa: RUF012
     BINDINGS = keys.browser((tab.name, tab.title, tab.key) for tab in TABS)
@@ -370,8 +371,18 @@ class Browser(TypeAhead):
 
     def action_reopen(self) -> None:
         """Open the dataset on the screen again, at the same place."""
+        before = self.session
+        self._open_again(lambda: reopened(before), Spot(before.where, before.shown) if before.port.count else None)
+
+    def action_follow_advice(self) -> None:
+        """Open the dataset on the screen with the options that its error, or a note, advises."""
+        if (advice := self.session.advice) is not None:
+            self.requests[self.current], tokenizer = advice[1], self._tokenizer
+            self._open_again(lambda: shown_session(advice[1], tokenizer), None)
+
+    def _open_again(self, work: Callable[[], Session], spot: Spot | None) -> None:
+        """Open the dataset on the screen again, in place of what is there, and go to a place."""
         number, before = self.current, self.session
-        spot = Spot(before.where, before.shown)
 
         def opened(after: Session) -> None:
             if after.refused is not None and before.refused is None:
@@ -381,12 +392,12 @@ class Browser(TypeAhead):
                 self.loadings[number].cancel()
             self._aside = {key: one for key, one in self._aside.items() if key[0] != number}
             self.sessions[number] = after
-            if before.port.count:
+            if spot is not None:
                 self._spots[number] = spot
             self._load(number, before.vocabulary)
             self.refresh_tabs()
 
-        self._open(number, lambda: reopened(before), opened)
+        self._open(number, work, opened)
 
     def _look_for_changes(self) -> None:
         """Show whether the dataset on the screen is not what was opened, unless it is loading or being opened."""
@@ -523,6 +534,7 @@ class Browser(TypeAhead):
     # tabs
 
     def _show_tab(self, entry: Entry) -> None:
+        self.screen.minimize()
         switcher, self.entry = self.query_one(ContentSwitcher), entry
         if not switcher.query(f"#{entry.name}"):
             tab = entry.make(self)
@@ -697,6 +709,8 @@ class Browser(TypeAhead):
             loading = self.loadings.get(self.current)
             return bool(self._openings) or (loading is not None and loading.job is not None)
         several = len(self.requests) > 1 or self.catalog is not None
+        if action == "follow_advice":
+            return self.session.advice is not None
         return {"no_split": False, "datasets": several, "suspend_process": not self.is_web}.get(action, True)
 
     def picture(self, title: str | None = None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from rich.cells import cell_len
 from textual.app import ComposeResult
@@ -15,43 +15,13 @@ from tokfmt.browser.data.catalog import COLUMNS, Catalog, Listed, record_of
 from tokfmt.browser.data.cells import Cells, fitted
 from tokfmt.browser.dialogs import Dialog, OneOf, Prompt
 from tokfmt.browser.widgets.frame import KeyBar
-from tokfmt.browser.widgets.loading import Loader
 from tokfmt.browser.widgets.sequence_list import SIGNS
 from tokfmt.browser.widgets.virtual_table import VirtualTable, kinds
 from tokfmt.wording import counted, human_bytes, plural, printable, short
 
-_STEP = 10
-"""Datasets that are found before the screen shows them."""
-
 _MARKS = (("error", "✗"), ("warning", "▲"), ("info", "·"))
-_WIDTHS = {"name": 0, "format": 12, "sequences": 10, "tokens": 8, "dtype": 6, "eos": 7}
-_WIDTHS |= {"first ID": 12, "last ID": 12, "largest": 8, "size": 9, "health": 8}
-"""The width of each column; the name gets the rest."""
-_FIRST = ("health", "format", "sequences", "tokens", "size", "first ID", "eos", "last ID", "largest", "dtype")
-"""The columns that are kept on a narrow screen come first."""
-_LEFT = ("name", "format", "dtype", "health")  # columns that begin at their left
-_RISING = ("name", "format", "dtype")  # columns whose smallest value is first at first
 _LEAST = 24  # cells of names
 _GAP = 2
-
-
-def _share(value: Any) -> str:
-    return f"{value[0]} {value[1]}%"
-
-
-_WORDS: Mapping[str, Callable[[Any], str]] = {
-    "format": str,
-    "sequences": short,
-    "tokens": short,
-    "dtype": str,
-    "eos": str,
-    "first ID": _share,
-    "last ID": _share,
-    "largest": str,
-    "size": human_bytes,
-}
-"""The words for the values of columns."""
-_KINDS = {"format": "format", "dtype": "format"}
 
 
 class CatalogList(VirtualTable):
@@ -78,11 +48,7 @@ class CatalogList(VirtualTable):
     def __init__(self, catalog: Catalog) -> None:
         super().__init__(id="catalog-list")
         self.catalog = catalog
-        self._looks, self._checks = Loader(self), Loader(self)
-        self._finds = False
-        self.reads_all = False
-        self._looked: Listed | None = None  # the dataset that is read
-        self._checked: Listed | None = None  # the dataset that is checked
+        self._works = self.reads_all = False
 
     @property
     def count(self) -> int:
@@ -91,36 +57,29 @@ class CatalogList(VirtualTable):
     @property
     def idle(self) -> bool:
         """Return whether nothing is searched, read or checked."""
-        return not self._finds and self._looked is None and self._checked is None
+        return not self._works
 
     def on_mount(self) -> None:
         self.point_at(self.catalog.cursor)
 
-    def on_unmount(self) -> None:
-        self._looks.close()
-        self._checks.close()
-
     def fetch(self) -> None:
-        catalog, ahead = self.catalog, self.top + 2 * self.height  # the screen and a page
-        if not catalog.whole and (self.count < ahead or self.reads_all) and not self._finds:
-            self._finds = True
-            self.loader.ask(
-                lambda: catalog.find(_STEP if self.reads_all else min(_STEP, ahead - self.count)),
-                lambda _: self._found(),
-            )
-        listed = catalog.listed
-        shown = [listed[line] for line in self.seen] + (listed if self.reads_all else [])
-        dark = next((one for one in shown if not one.looked), None)
-        if dark is not None and self._looked is None:
-            self._looked = dark
-            self._looks.ask(lambda: catalog.look(dark), lambda _: self._after_look())
-        unchecked = next((one for one in shown if one.looked and one.severities is None), None)
-        if unchecked is not None and self._checked is None:
-            self._checked = unchecked
-            self._checks.ask(lambda: catalog.check(unchecked), lambda _: self._after_check())
-        if self.reads_all and catalog.whole and self.idle:
+        if self._works:
+            return
+        listed = self.catalog.listed
+        shown = [*(listed[line] for line in self.seen), *(listed if self.reads_all else [])]
+        ahead = len(listed) if self.reads_all else self.top + 2 * self.height - self.count  # the screen and a page
+        work = self.catalog.next_work(shown, max(1, ahead) if self.reads_all else ahead)
+        if work is not None:
+            self._works = True
+            self.loader.ask(work, lambda _: self._worked())
+        elif self.reads_all:
             self.reads_all = False
-            self.order(*catalog.by)
+            self.order(*self.catalog.by)
+
+    def _worked(self) -> None:
+        self._works = False
+        self.point_at(self.cursor)
+        self.post_message(self.Found())
 
     def read_all(self) -> None:
         """Read the facts of all datasets and check them, then order them again; the next call stops it."""
@@ -137,31 +96,13 @@ class CatalogList(VirtualTable):
     def sort(self, name: str) -> None:
         """Order the list by a column, or in the other direction if it is in that order."""
         before, falls = self.catalog.by
-        self.order(name, not falls if name == before else name not in _RISING)
+        self.order(name, not falls if name == before else not COLUMNS[name].rises)
         unknown = self.catalog.listed[self.catalog.known :]
         unread = sum(not one.looked or (name == "health" and one.severities is None) for one in unknown)
         if unread:
             self.notify(f"{counted(unread, 'dataset')} not read yet, at the end of the list. r reads all")
         elif unknown:
             self.notify(f"{counted(len(unknown), 'dataset')} without known {name}, at the end of the list")
-
-    def _found(self) -> None:
-        self._finds = False
-        self.point_at(self.cursor)
-        self.post_message(self.Found())
-
-    def _after_look(self) -> None:
-        self._looked = None
-        self._changed()
-
-    def _after_check(self) -> None:
-        self._checked = None
-        self._changed()
-
-    def _changed(self) -> None:
-        self.refresh()
-        self.fetch()
-        self.post_message(self.Found())
 
     def moved(self) -> None:
         self.catalog.cursor = self.cursor
@@ -194,32 +135,30 @@ class CatalogList(VirtualTable):
         unknown = "-" if one.looked else "…"
         health, kind = health_of(one)
         cells = {"name": (printable(one.name), "name"), "health": (health, kind)}
-        for name, words in _WORDS.items():
-            value, path = COLUMNS[name](one), "" if one.facts is None else one.facts.path
-            is_odd = (path, name) in self.catalog.odd
-            cells[name] = (
-                unknown if value is None else words(value),
-                "warning" if is_odd else _KINDS.get(name, "number"),
-            )
+        path = "" if one.facts is None else one.facts.path
+        for name, column in COLUMNS.items():
+            if name not in cells:
+                kind = "format" if column.is_left else "number"
+                value = column.value(one)
+                words = unknown if value is None else column.words(value)
+                cells[name] = words, "warning" if (path, name) in self.catalog.odd else kind
         return self._aligned(cells)
 
     def _columns(self) -> dict[str, int]:
         """Return the columns that fit beside the name, each with its width in cells."""
-        room, kept = self.columns - _LEAST, {"name"}
-        for name in _FIRST:
-            if room >= _WIDTHS[name] + _GAP:
-                room -= _WIDTHS[name] + _GAP
+        room, kept = self.columns - _LEAST, set[str]()
+        for name in sorted(COLUMNS, key=lambda name: COLUMNS[name].place):
+            if room >= COLUMNS[name].width + _GAP * bool(kept):
+                room -= (COLUMNS[name].width + _GAP) * bool(kept)
                 kept.add(name)
-        widths = {name: width for name, width in _WIDTHS.items() if name in kept}
-        widths["name"] = self.columns - sum(width + _GAP for name, width in widths.items() if name != "name")
-        return widths
+        return {name: column.width or _LEAST + room for name, column in COLUMNS.items() if name in kept}
 
     def _aligned(self, cells: Mapping[str, tuple[str, str]]) -> Cells:
         """Return the text of each column that fits, as wide as the column."""
         found = []
         for name, width in self._columns().items():
             text, kind = cells[name]
-            aligned = fitted(text, width) if name in _LEFT else " " * (width - cell_len(text)) + text
+            aligned = fitted(text, width) if COLUMNS[name].is_left else " " * (width - cell_len(text)) + text
             found.append((aligned if name == "name" else f"{'':{_GAP}}{aligned}", kind))
         return found
 

@@ -132,13 +132,13 @@ DATA = [
     *_keys(GO, ("r", "random", "Random", "Go to a random row")),
 ]
 
+REFUSAL = _keys(OPEN, ("enter", "app.follow_advice", "Read it", "Read it with the options that the error names"))
+
 STOP = _keys(OPEN, ("escape", "stop", "Stop", "Stop counting or checking"))
 OVERVIEW = [
-    *_keys(FIND, ("c", "all", "Count all", "Count every token")),
+    *_keys(FIND, ("c", "all", "Check all", "Count and check every token")),
     *_keys(TAKE, ("e", "export", "Export")),
-    *_keys(LOOK, ("z", "zoom", "Enlarge")),
-    *STOP,  # a class with a binding of a key has none of its base for this key
-    *_keys(LOOK, ("escape", "whole", "Show all")),
+    *_keys(LOOK, ("z", "zoom", "Enlarge", "Enlarge; Escape shows all")),
 ]
 
 FILE = [
@@ -254,10 +254,10 @@ EXPORT = _keys(None, ("escape", "leave", "Cancel"))
 # what is of use
 
 _RANKS = (
-    ("escape", "stop", "cancel", "leave", "whole"),  # these come and go
+    ("escape", "stop", "cancel", "leave"),  # these come and go
     ("hit",),
     ("unfilter", "all"),
-    ("read", "occurrences", "choose", "sequence", "write"),
+    ("read", "occurrences", "choose", "follow_advice", "write"),
     ("split", "turn", "open", "part(1)", "step(1)", "step(-1)", "next_border", "list"),
     ("jump", "byte"),
     ("find",),

@@ -6,9 +6,10 @@ Only facts are kept of a dataset, about a kilobyte each. A dataset is opened to 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tokfmt.base.plain import plain
 from tokfmt.core.format import Format
@@ -19,9 +20,10 @@ from tokfmt.files.place import Place
 from tokfmt.source.discover import Skipped, dataset_at, datasets_below
 from tokfmt.source.manifest import extent
 from tokfmt.source.request import SourceRequest
+from tokfmt.wording import human_bytes, short
 
 if TYPE_CHECKING:
-    from tokfmt.commands.info import Overview
+    from tokfmt.commands.info import End, Overview
 
 
 @dataclass(slots=True)
@@ -43,6 +45,7 @@ class Listed:
 Rank = str | int | tuple[int, ...]
 """A value of a column, which orders the datasets of a catalog."""
 
+_STEP = 10  # datasets that are found before the screen shows them
 _SEVERITIES = ("error", "warning", "info")
 
 
@@ -61,22 +64,39 @@ def _fact(of: Callable[[Overview], Rank | None]) -> Callable[[Listed], Rank | No
     return lambda one: None if one.facts is None else of(one.facts)
 
 
-COLUMNS: Mapping[str, Callable[[Listed], Rank | None]] = {
-    "name": lambda one: one.name,
-    "format": lambda one: None if one.format is None else one.format.name,
-    "sequences": _fact(lambda facts: facts.sequences),
-    "tokens": _fact(lambda facts: facts.tokens),
-    "dtype": _fact(lambda facts: facts.dtype),
-    "eos": _fact(lambda facts: facts.eos_id),
-    "first ID": _fact(lambda facts: None if facts.first is None else (facts.first.id, int(100 * facts.first.share))),
-    "last ID": _fact(lambda facts: None if facts.last is None else (facts.last.id, int(100 * facts.last.share))),
-    "largest": _fact(lambda facts: facts.max_id),
-    "size": lambda one: one.size,
-    "health": _health,
+def _end(of: Callable[[Overview], End | None]) -> Callable[[Listed], Rank | None]:
+    def value(facts: Overview) -> Rank | None:
+        end = of(facts)
+        return None if end is None else (end.id, int(100 * end.share))
+
+    return _fact(value)
+
+
+class Column(NamedTuple):
+    """A column of a catalog."""
+
+    value: Callable[[Listed], Rank | None]  # the value of a dataset, which orders the list; None if it is unknown
+    width: int  # in cells; 0 for the rest of the line
+    place: int  # its place among the columns that a narrow screen keeps
+    words: Callable[[Any], str] = str  # the value in words
+    is_left: bool = False  # it begins at its left
+    rises: bool = False  # its smallest value is first at first
+
+
+COLUMNS = {
+    "name": Column(lambda one: one.name, 0, 0, is_left=True, rises=True),
+    "format": Column(lambda one: None if one.format is None else one.format.name, 12, 2, str, is_left=True, rises=True),
+    "sequences": Column(_fact(lambda facts: facts.sequences), 10, 3, short),
+    "tokens": Column(_fact(lambda facts: facts.tokens), 8, 4, short),
+    "dtype": Column(_fact(lambda facts: facts.dtype), 6, 10, str, is_left=True, rises=True),
+    "eos": Column(_fact(lambda facts: facts.eos_id), 7, 7),
+    "first ID": Column(_end(lambda facts: facts.first), 12, 6, lambda value: f"{value[0]} {value[1]}%"),
+    "last ID": Column(_end(lambda facts: facts.last), 12, 8, lambda value: f"{value[0]} {value[1]}%"),
+    "largest": Column(_fact(lambda facts: facts.max_id), 8, 9),
+    "size": Column(lambda one: one.size, 9, 5, human_bytes),
+    "health": Column(_health, 8, 1, is_left=True),
 }
-"""The columns in order, each with the value of a dataset, which is None if it is unknown. The first (last) ID is the
-commonest one that its sequences begin (end) with, and its share in percent.
-"""
+"""The columns in order. The first (last) ID is the commonest one that its sequences begin (end) with, and its share."""
 
 
 @dataclass(slots=True)
@@ -155,7 +175,7 @@ class Catalog:
             falling: Begin with the largest value.
         """
         self.by, self._listed, self._passed = (name, falling), [], 0
-        listed, values = self.listed, [COLUMNS[name](one) for one in self.listed]
+        listed, values = self.listed, [COLUMNS[name].value(one) for one in self.listed]
         ranked = [number for number, value in enumerate(values) if value is not None]
         self.known = len(ranked)
         if name == "name":  # they were found in the order of their names
@@ -168,6 +188,22 @@ class Catalog:
     def nothing(self) -> FormatError:
         """Return the error of a directory without datasets."""
         return FormatError(self.directory, "holds no dataset, nor does a directory below it")
+
+    def next_work(self, shown: Iterable[Listed], ahead: int) -> Callable[[], None] | None:
+        """Return what is done next: find datasets, read one of these or check it; None if all of it is done.
+
+        Args:
+            shown: The datasets whose facts are wanted.
+            ahead: The number of datasets that are wanted; 0 if there are enough.
+        """
+        if ahead > 0 and not self.whole:
+            return lambda: self.find(min(_STEP, ahead))
+        for one in shown:
+            if not one.looked:
+                return partial(self.look, one)
+            if one.severities is None:
+                return partial(self.check, one)
+        return None
 
     def request_of(self, one: Listed) -> SourceRequest:
         """Return the request for one dataset."""

@@ -24,14 +24,15 @@ if TYPE_CHECKING:
     from tokfmt.commands.stats.lists import RankedIds
     from tokfmt.commands.stats.report import Lengths
 
-_LABEL = 15  # cells of the name of a fact at most
+_LABEL = 16  # cells of the name of a fact at most
 _WORDS = 200  # cells of the beginning of a row
+_TEXT, _BAR = 20, 10  # cells of a token beside a bar, and of a bar at least
 
 
 class Fact(NamedTuple):
     """A fact."""
 
-    name: str  # its name; "" for a heading
+    name: str  # its name, or a sign; "" for an empty line
     value: str  # its value
     action: str = ""  # the action of the tab that leads on; "" for none
     odd: bool = False  # it deviates from what is usual
@@ -39,9 +40,9 @@ class Fact(NamedTuple):
 
 @dataclass(frozen=True)
 class FactLines(Lines):
-    """Facts, with their names on the right and their values on the left."""
+    """Facts, a name and a value each, or a sign and a sentence."""
 
-    facts: Sequence[Fact]  # the facts and headings
+    facts: Sequence[Fact]  # the facts
 
     @property
     def count(self) -> int:
@@ -53,14 +54,10 @@ class FactLines(Lines):
 
     def cells(self, line: int, width: int) -> Cells:
         fact = self.facts[line]
-        if not fact.name:
-            return [(fact.value, "heading")]
         kind = "odd" if fact.odd else "leads" if fact.action else "value"
-        name = fitted(fact.name, self._name_cells).strip()
-        return [
-            (f"{' ' * (self._name_cells - cell_len(name))}{name}  ", "count"),
-            (fitted(fact.value, max(1, width - self._name_cells - 2)).rstrip(), kind),
-        ]
+        room = 1 if len(fact.name) == 1 else self._name_cells + 1
+        value = fitted(fact.value, max(1, width - room - 1)).rstrip()
+        return [(f"{fitted(fact.name, room)} ", "good" if fact.name == "✓" else "count"), (value, kind)]
 
     def record(self, line: int) -> Mapping[str, object]:
         return {"name": self.facts[line].name, "value": self.facts[line].value}
@@ -173,18 +170,27 @@ class TokenLines(Lines):
         return int(ids[at]), int(counts[at])
 
     @cached_property
+    def _at_most(self) -> int:
+        return max(1, int(self.ranked.counts[0]))
+
+    @cached_property
     def _rising(self) -> NDArray[np.int64]:
         return np.ascontiguousarray(self.ranked.counts[::-1])
 
     def cells(self, line: int, width: int) -> Cells:
         token, count = self._at(line)
         spelled = spelling(self.style, token)[1]
-        tail = f" {short(count):>7} {percent(count / max(1, self.total)):>6} "
-        text = set_cell_size(f"“{spelled}”" if spelled else "", max(0, width - self._name_cells - 1 - len(tail)))
-        return [(f"{token:>{self._name_cells}} ", "name"), (text, "text"), (tail, "count")]
+        share = count / max(1, self.total)
+        tail = f" {short(count):>7} {percent(share):>6} " if count else ""
+        room = width - self._name_cells - 1 - len(tail)
+        drawn = "" if room < _TEXT + _BAR or not count else bar(count / self._at_most, room - _TEXT)
+        text = set_cell_size(f"“{spelled}”" if spelled else "", max(0, _TEXT if drawn else room))
+        return [(f"{token:>{self._name_cells}} ", "name"), (text, "text"), (tail, "count"), (drawn, "bar")]
 
     def query(self, lines: Sequence[int]) -> str:
-        ids = sorted(self._at(line)[0] for line in lines)
+        ids = sorted(token for token, count in map(self._at, lines) if count)
+        if not ids:
+            return ""
         word = "any" if self.word == "token" and len(ids) > 1 else self.word
         return f"{word}:{','.join(map(str, ids))}"
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tokfmt.browser.data.cells import Lines
-from tokfmt.browser.data.lines import Fact, GroupLines, TokenLines
+from tokfmt.browser.data.lines import SEVERITIES, Fact, GroupLines, TokenLines
 from tokfmt.browser.data.opening import UNKNOWN, recipe_of
 from tokfmt.browser.data.parts import recipe_facts
 from tokfmt.browser.data.session import Counted, Session
@@ -17,7 +17,7 @@ from tokfmt.core.records import RecordReader
 from tokfmt.errors import TokfmtError
 from tokfmt.run.execute import worker_count
 from tokfmt.source.stored import Source
-from tokfmt.wording import counted, human_bytes, printable, separator_words, short, shown_facts
+from tokfmt.wording import counted, printable, separator_words, short, shown_facts
 
 if TYPE_CHECKING:
     from tokfmt.commands.stats import Statistics
@@ -111,14 +111,11 @@ def left_out(found: Statistics, session: Session) -> int:
 
 def known_facts(found: Statistics | None, session: Session) -> list[Fact]:
     """Return the facts, with the actions of the tab that lead on from them."""
-    failed = [Fact("✗", printable(session.failure), odd=True)] if session.failure else []
-    facts = [*failed, *_section("SIZE", _sizes(found, session)), *_section("CONTENT", _contents(found, session))]
-    return [*facts, *_section("CHECK", _checks(session)), *_section("DATASET", _about(session))]
-
-
-def _section(name: str, facts: Iterable[Fact]) -> list[Fact]:
-    kept = [fact for fact in facts if fact.value]
-    return [Fact("", name), *kept] if kept else []
+    facts = list[Fact]()
+    for some in (_sizes(found, session), _contents(found, session), _checks(session), _about(session)):
+        kept = [fact for fact in some if fact.value]
+        facts += [Fact("", ""), *kept] if kept and facts else kept
+    return facts
 
 
 def _lists(words: str) -> str:
@@ -136,11 +133,10 @@ def _sizes(found: Statistics | None, session: Session) -> Iterator[Fact]:
     leads = "ranking('frequent')" if found.ids else ""
     of_positions = found.padding is not None and found.padding.count and row_name(session) == "sample"
     yield Fact("positions" if of_positions else "tokens", "" if found.tokens is None else f"{found.tokens:,}", leads)
+    yield Fact("tokens", "" if found.text is None else "T chooses a tokenizer", "app.tokenizers")
     yield Fact("characters", "" if found.text is None else f"{found.text.characters:,}")
-    yield Fact("on disk", human_bytes(found.bytes), "place('file')")
     each = text_bytes_per_token(session)
     yield Fact("text bytes/token", "" if each is None else f"{each:.2f}")
-    yield Fact("type", found.dtype or "")
     lengths = found.lengths
     if lengths is not None and lengths.mean is not None:
         yield Fact("mean length", f"{lengths.mean:,.1f}")
@@ -185,30 +181,53 @@ def _contents(found: Statistics | None, session: Session) -> Iterator[Fact]:
 
 
 def _ids(ids: Ids) -> Iterator[Fact]:
-    of = f"  {ids.coverage:.1%}" if ids.vocab_size and ids.coverage is not None else ""
     about = "about " if ids.estimated else ""
+    of = f" of {ids.vocab_size:,}" if ids.vocab_size else ""
     yield Fact("different IDs", f"{about}{ids.distinct:,}{of}", "ranking('frequent')")
-    yield Fact("vocabulary", f"{ids.vocab_size:,}" if ids.vocab_size else "")
+    if (never := _never(ids)) is not None:
+        yield Fact("never seen", f"{never:,}", "ranking('never')" if never else "")
     yield Fact("seen once", f"{ids.once:,}", "ranking('rare')" if ids.once else "")
     if ids.beyond and ids.beyond_query is not None:
         yield Fact("beyond vocabulary", f"{ids.beyond:,}", _lists(ids.beyond_query), odd=True)
 
 
+def _never(ids: Ids) -> int | None:
+    """Return the number of IDs of the vocabulary that do not occur; None if it is unknown."""
+    if not ids.vocab_size or ids.coverage is None or ids.estimated:
+        return None
+    return ids.vocab_size - round(ids.coverage * ids.vocab_size)
+
+
+_FINDINGS = 8
+"""Findings of the check that are listed."""
+
+
 def _checks(session: Session) -> Iterator[Fact]:
-    verdict = session.verdict
-    if verdict is not None:
-        counts = [counted(count, name) for name, count in verdict.severities.items()]
-        depth = "all tokens" if verdict.deep else "headers and index"
-        wrong = bool(verdict.severities.get("error") or verdict.severities.get("warning"))
-        words = f"{', '.join(counts)}" if counts else f"✓ {depth}"
-        yield Fact("findings", words, "place('file')", odd=wrong)
+    """Yield what was checked, the findings, and what a check of all tokens would add."""
+    if session.failure:
+        yield Fact("✗", printable(session.failure), "place('file')", odd=True)
+    verdict, port, view = session.verdict, session.port, session.view
+    words = "" if view.axis is None else counted(view.tokens, "token")
+    if verdict is None:
+        yield Fact("·", f"headers and {words or 'texts'}: c checks all", "all")
+        return
+    if not any(verdict.severities.get(name) for name in ("error", "warning")):
+        yield Fact("✓", "headers and metadata")
+        rows = counted(port.count, view.singular) if port.whole else view.name
+        yield Fact("✓", f"index of {rows}" if words else rows)
+        yield Fact("✓", f"all {words or 'texts'}" if verdict.deep else "")
+    order = list(SEVERITIES)
+    for finding in sorted(verdict.findings, key=lambda one: order.index(one.severity))[:_FINDINGS]:
+        leads = _lists(finding.query) if finding.query else "place('file')"
+        yield Fact(SEVERITIES[finding.severity], printable(finding.message), leads, odd=finding.severity != "info")
+    left = sum(verdict.severities.values()) - _FINDINGS
+    yield Fact("·", f"and {counted(left, 'more finding')}" if left > 0 else "", "place('file')")
+    yield Fact("·", "" if verdict.deep else f"{words or 'texts'}: c checks all", "all")
 
 
 def _about(session: Session) -> Iterator[Fact]:
     """Yield what is known of a dataset without counting."""
     opened, reader = session.opened, session.view.reader
-    yield Fact("path", ", ".join(map(printable, session.request.paths)))
-    yield Fact("format", opened.format.title if opened.format else "unknown")
     splits = (f"{printable(one)}{' (shown)' if one == session.split else ''}" for one in session.splits)
     yield Fact("splits", ", ".join(splits))
     if session.refused is not None:
@@ -219,8 +238,6 @@ def _about(session: Session) -> Iterator[Fact]:
     if separator.eos_id is not None:
         known = separator_words(separator.eos_id, separator.source, separator.seen)
         yield Fact("separator", printable(known), _lists(f"token:{separator.eos_id}"))
-    named = session.choice
-    yield Fact("tokenizer", "none (T)" if named is None else f"{printable(named.name)} ({named.source})")
     recipe = recipe_of(reader)
     if recipe is not None:
         yield from (Fact(name, value) for name, value in recipe_facts(recipe))
@@ -230,10 +247,13 @@ def _about(session: Session) -> Iterator[Fact]:
                 yield Fact(key.replace("_", " "), printable(words))
     for note in opened.notes:
         yield Fact("note", printable(note))
+    yield Fact("⏎", "" if session.advice is None else session.advice[0], "app.follow_advice", odd=True)
 
 
 def rankings_of(found: Statistics | None, lists: Lists | None, session: Session) -> dict[str, Lines]:
     """Return the rankings of IDs by their name; {} without any."""
+    from tokfmt.commands.stats.lists import RankedIds
+
     style, ranked = session.token_style, dict[str, Lines]()
     if found is None or lists is None:
         return ranked
@@ -241,6 +261,9 @@ def rankings_of(found: Statistics | None, lists: Lists | None, session: Session)
         tokens = found.tokens or 0
         ranked["frequent"] = TokenLines(lists.ids, tokens, style, "token")
         ranked["rare"] = TokenLines(lists.ids, tokens, style, "token", rarest_first=True)
+        if found.ids is not None and found.ids.vocab_size and _never(found.ids):
+            never = np.setdiff1d(np.arange(found.ids.vocab_size, dtype=np.uint64), lists.ids.ids)
+            ranked["never"] = TokenLines(RankedIds(never, np.zeros(len(never), np.int64)), tokens, style, "token")
     filled = found.sequences - (found.empty.count if found.empty else 0)
     for name, ends in (("first", lists.first), ("last", lists.last)):
         if ends is not None:

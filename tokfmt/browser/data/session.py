@@ -11,7 +11,7 @@ import os
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -315,11 +315,40 @@ class Session:
         """Show a view."""
         self.shown, self.where, self.chosen = view, (0, 0), True
 
+    @property
+    def advice(self) -> tuple[str, SourceRequest] | None:
+        """Return what the error or a note advises, in words, and the request with these options; None without any."""
+        for text in (self.failure if self.refused else "", *self.opened.notes):
+            if found := advised(self.request, text):
+                return found
+        return None
+
     def check_unchanged(self) -> None:
         """Raise SourceChangedError if another dataset is at the path now. Call it before opening the files again."""
         if self.identity != identity_of(self.path)[0]:
             what = "was replaced or changed since it was opened here"
             raise SourceChangedError(self.path, what, remedy="R opens it again")
+
+
+_ADVICE = re.compile(r"--(from|from-opt|eos) ([a-z\d_]+(?:=[a-z\d_]+)?)(?![\w=])")
+"""An option with a value: words for one are in capitals."""
+
+
+def advised(request: SourceRequest, text: str) -> tuple[str, SourceRequest] | None:
+    """Return the options that the first sentence with some advises, in words, and the request with them."""
+    for sentence in re.split(r"\. (?=[-A-Z])", text):
+        found = _ADVICE.findall(sentence)
+        formats = {value for name, value in found if name == "from"}
+        if not found or len(formats) > 1:
+            continue
+        given = dict(value.split("=", 1) for name, value in found if name == "from-opt" and "=" in value)
+        eos = next((int(value) for name, value in found if name == "eos" and value.isdecimal()), request.eos)
+        after = replace(
+            request, format=next(iter(formats), request.format), options={**request.options, **given}, eos=eos
+        )
+        if after != request:
+            return "read it with " + " ".join(f"--{name} {value}" for name, value in found), after
+    return None
 
 
 class SearchScope(NamedTuple):

@@ -368,8 +368,9 @@ class FileTab(Working):
         self.go_to_sequence(lambda: row_at(session, target))
 
     def action_zoom(self) -> None:
-        self.toggle_class("zoomed")
+        """Let the bytes fill the screen; Escape shows all again."""
         self.hex.focus()
+        self.screen.maximize(self.hex, container=False)
 
 
 def _held(session: Session, path: Place, offset: int) -> Where | None:

@@ -41,17 +41,13 @@ WIDE = 110
 
 
 class StatisticsTab(Working):
-    """Facts, and lists of lengths, tokens and groups of equal rows.
-
-    Attributes:
-        failure: The error of the count; "" without one.
-    """
+    """Facts with the verdict of the check, and lists of lengths, tokens and groups of equal rows."""
 
     BINDINGS = keys.OVERVIEW
-    failure = ""
     _glance: Statistics | None = None
     _as_stored = False
     _called_off = False
+    _goes_on = False  # the check of all tokens follows the count
     _last: Widget | None = None  # the list that had the focus
 
     def __init__(self, **kwargs: Any) -> None:
@@ -64,7 +60,7 @@ class StatisticsTab(Working):
             yield Table("facts")
             yield Table("lengths", "lengths")
             yield TokenTable("tokens")
-            yield GroupTable("groups", "equal rows")
+            yield GroupTable("groups")
 
     def show(self, session: Session) -> None:
         as_stored = session.view.as_stored
@@ -94,16 +90,20 @@ class StatisticsTab(Working):
     def show_figures(self) -> None:
         found, session = self.found, self.session
         self.say()
-        counting = "counted by the pass over all tokens (c)" if self.job is None else "being counted"
+        counting = "c counts every token" if self.job is None else "being counted"
         counting = "not counted" if self.failure else counting
         facts = known_facts(found, session)
         self.query_one("#facts", Table).show(FactLines(facts))
         self._show_lengths(found, counting)
-        reason = "IDs of text need --tokenizer" if found is not None and found.text else counting
-        self.query_one(TokenTable).offer(rankings_of(session.statistics, session.lists, session), reason)
+        of_text = found is not None and found.text is not None
+        self.query_one(TokenTable).offer(rankings_of(session.statistics, session.lists, session), counting)
+        self.query_one(TokenTable).display = not of_text
+        self.set_class(of_text, "of-text")
         groups, shown = groups_of(session.statistics, session.lists, session), self.query_one(GroupTable)
         if groups is None or shown.groups is None or shown.groups.ranked is not groups.ranked:
-            shown.show(groups, f"no {row_name(session)}s are equal" if session.statistics else counting)
+            shown.show(groups, counting)
+        shown.display = groups is not None or (session.statistics is None and shown.display)  # or the focus would leave
+        self.set_class(not shown.display, "alone")
 
     def _show_lengths(self, found: Statistics | None, counting: str) -> None:
         """Show the lengths of rows, or how full samples are if all of them have the same length."""
@@ -141,8 +141,8 @@ class StatisticsTab(Working):
             member = lines.at(message.lines[0])[1] is not None and len(message.lines) == 1
             where = (lines.row(message.lines[0]), 0) if member else None
             self.host.go(Spot(where, words=lines.query(message.lines)))
-        elif lines is not None:
-            self.host.go(Spot(words=lines.query(message.lines)))
+        elif lines is not None and (words := lines.query(message.lines)):
+            self.host.go(Spot(words=words))
 
     def action_place(self, tab: str) -> None:
         """Go to another tab; the way back leads here."""
@@ -158,18 +158,9 @@ class StatisticsTab(Working):
         self.query_one(GroupTable).focus()
 
     def action_zoom(self) -> None:
-        """Let the list with the focus fill the tab, or show all again."""
-        focused = self.app.focused
-        if isinstance(focused, Table) and not self.has_class("zoomed"):
-            focused.add_class("whole")
-            self.add_class("zoomed")
-        else:
-            self.action_whole()
-
-    def action_whole(self) -> None:
-        """Show all lists again."""
-        self.query(Table).remove_class("whole")
-        self.remove_class("zoomed")
+        """Let the list with the focus fill the screen; Escape shows all again."""
+        if isinstance(self.app.focused, Table):
+            self.screen.maximize(self.app.focused, container=False)
 
     async def action_export(self) -> None:
         """Ask for a file, and write the list with the focus."""
@@ -199,7 +190,11 @@ class StatisticsTab(Working):
         session = self.session
         done = session.statistics is not None or self.job is not None or self._called_off or self.failure
         if not done and is_settled(session) and starts_alone(session):
-            self.action_all()
+            self._count()
+        self.say()
+
+    def judged(self) -> None:
+        self.query_one("#facts", Table).show(FactLines(known_facts(self.found, self.session)))
         self.say()
 
     def _counted(self, outcome: object) -> None:
@@ -209,18 +204,29 @@ class StatisticsTab(Working):
             self.failure = str(outcome)
         self.show_figures()
         self.call_after_refresh(self.show_figures)  # the line of the progress is gone
+        if self._goes_on and not self.failure:
+            self._goes_on = False
+            self.check(deep=True)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Return whether an action applies; a finished count is not repeated."""
-        done = hasattr(self, "session") and (self.session.statistics is not None or self.job is not None)
-        if action == "whole":
-            return self.has_class("zoomed") and self.job is None
-        return not done if action == "all" else super().check_action(action, parameters)
+        """Return whether an action applies; a finished count or check is not repeated."""
+        if action != "all" or not hasattr(self, "session"):
+            return action != "all" and super().check_action(action, parameters)
+        verdict = self.session.verdict
+        return self.job is None and (self.session.statistics is None or verdict is None or not verdict.deep)
 
-    def action_all(self) -> None:
+    def _count(self) -> None:
         session = self.session
         self._called_off, self.failure = False, ""
         self.begin(lambda job: whole_pass(session, job), self._counted)
+
+    def action_all(self) -> None:
+        """Count every token, if that is not done, and check all of them."""
+        self._goes_on = self.session.statistics is None
+        if self._goes_on:
+            self._count()
+        else:
+            self.check(deep=True)
 
     def action_stop(self) -> None:
         self._called_off = True
@@ -235,9 +241,9 @@ class StatisticsTab(Working):
 
     def _progress_words(self) -> str:
         if self.job is not None:
-            return self.doing("counting")
+            return self.doing("checking" if self.session.statistics is not None else "counting")
         if self.failure:
-            return f"✗ {printable(self.failure)}"
+            return f"✗ {printable(self.failure.removeprefix('✗ '))}"
         if self.session.statistics is not None:
             return ""
         if not is_settled(self.session):

@@ -19,6 +19,7 @@ from textual.style import Style
 from textual.widget import Widget
 from textual.widgets import Static
 
+from tokfmt.browser import keys
 from tokfmt.browser.data.session import Loading, Session
 from tokfmt.browser.keys import is_offered, pressed, pressing, rank
 from tokfmt.errors import TokfmtError
@@ -446,6 +447,8 @@ class Divider(Widget):
 class Refusal(Static, can_focus=True):
     """The error in place of a dataset. It takes the focus, so that keys work."""
 
+    BINDINGS = keys.REFUSAL
+
     def __init__(self) -> None:
         super().__init__(id="refusal", markup=False)
 
@@ -454,7 +457,8 @@ class Refusal(Static, can_focus=True):
         error = session.refused
         known = isinstance(error, TokfmtError)
         why = " ".join(str(error).split()) if known else session.failure
-        ways = [("3", "File: its parts and bytes, and all that a check finds")]
+        ways = [("⏎", session.advice[0])] if session.advice is not None else []
+        ways += [("3", "File: its parts and bytes, and all that a check finds")]
         ways += [("d", "Another dataset")] if datasets > 1 else []
         ways += [("V", "Another split")] if len(session.splits) > 1 else []
         self.update(
@@ -465,7 +469,9 @@ class Refusal(Static, can_focus=True):
                     Content(printable(why)),
                     Content(""),
                     *(
-                        Content.assemble((f"{key}  ", "bold $text-accent"), text).stylize(pressed(key))
+                        Content.assemble((f"{key}  ", "bold $text-accent"), text).stylize(
+                            pressed("enter" if key == "⏎" else key)
+                        )
                         for key, text in ways
                     ),
                 ]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from dataclasses import field as dataclass_field
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -17,26 +15,7 @@ from tokfmt.browser.data.types import Field, Finding, Section
 from tokfmt.browser.widgets.virtual_table import VirtualTable, kinds
 from tokfmt.wording import counted, printable
 
-_INDENT, _GAP = 2, 2
-_NAME, _VALUE, _NARROW = 26, 34, 64
-
-
-@dataclass(slots=True)
-class Widths:
-    """The widths of columns in cells. They grow with the fields and never shrink, so that columns stay in place."""
-
-    offset: int = 6  # width of byte offsets, in all sections
-    length: int = 3  # width of lengths, in all sections
-    names: dict[int, int] = dataclass_field(default_factory=dict)  # width of names by section
-    values: dict[int, int] = dataclass_field(default_factory=dict)  # width of values by section
-
-    def take(self, section: int, field: Field) -> None:
-        """Widen the columns for a field."""
-        self.offset = max(self.offset, len(_number(field.offset)))
-        self.length = max(self.length, len(_number(field.length or None)))
-        self.names[section] = min(_NAME, max(self.names.get(section, 0), cell_len(field.name)))
-        if field.meaning:
-            self.values[section] = min(_VALUE, max(self.values.get(section, 0), cell_len(field.value)))
+_NAME, _WIDE = 26, 64  # cells of a name at most, and of a line that has lengths
 
 
 def _number(number: int | None) -> str:
@@ -69,7 +48,8 @@ class Parts(VirtualTable):
         super().__init__(id="parts")
         self.outline = Outline(())
         self.opening: set[int] = set()
-        self.widths = Widths()
+        # cells of columns, of names by section; they grow with the fields, so that columns stay in place
+        self._offset, self._length, self._names = 6, 3, dict[int, int]()
 
     @property
     def count(self) -> int:
@@ -98,7 +78,7 @@ class Parts(VirtualTable):
     def show(self, outline: Outline, row: Row | None = None) -> None:
         """Show the lines of an outline, with the cursor on `row` if it is there, and else on the first field."""
         self.loader.forget()
-        self.outline, self.opening, self.widths = outline, set(), Widths()
+        self.outline, self.opening, self._names = outline, set(), {}
         self.scroll_to(y=0, animate=False, force=True)
         there = row is not None and row.section < len(outline.sections) and row.finding is None
         self.point_at(outline.line(row) if row is not None and there else 1)
@@ -130,7 +110,9 @@ class Parts(VirtualTable):
         for row in rows:
             field = self.outline.peek(row)
             if field is not None:
-                self.widths.take(row.section, field)
+                self._offset = max(self._offset, len(_number(field.offset)))
+                self._length = max(self._length, len(_number(field.length or None)))
+                self._names[row.section] = min(_NAME, max(self._names.get(row.section, 0), cell_len(field.name)))
 
     def cells(self, line: int, width: int) -> Cells:
         row = self.outline.row(line)
@@ -151,21 +133,17 @@ class Parts(VirtualTable):
 
     def _field_line(self, row: Row, width: int) -> Cells:
         """Return the line of a field: byte offset, length, name, value, meaning."""
-        field, wide = self.outline.peek(row), self.widths
+        field = self.outline.peek(row)
         if field is None:
-            return [(f"{'':{_INDENT}}…", "count")]
-        mark = "✗ " if field.wrong else "  "
-        cells = [(mark, "wrong"), (f"{_number(field.offset):>{wide.offset}}  ", "offset")]
-        if width >= _NARROW:
-            cells.append((f"{_number(field.length or None):>{wide.length}}  ", "length"))
-        cells.append((fitted(field.name, wide.names.get(row.section, _NAME)) + "  ", "name"))
-        room = width - sum(cell_len(text) for text, _ in cells)
-        value = wide.values.get(row.section, 0) if field.meaning else cell_len(field.value)
-        value = min(value, room)
-        cells.append((fitted(field.value, value) + "  ", "wrong" if field.wrong else "value"))
-        left = min(cell_len(field.meaning), max(0, room - value - _GAP))
-        cells.append((fitted(field.meaning, left), "wrong" if field.wrong else "meaning"))
-        return cells
+            return [("  …", "count")]
+        cells = [("✗ " if field.wrong else "  ", "wrong"), (f"{_number(field.offset):>{self._offset}}  ", "offset")]
+        if width >= _WIDE:
+            cells.append((f"{_number(field.length or None):>{self._length}}  ", "length"))
+        cells.append((f"{fitted(field.name, self._names.get(row.section, _NAME))}  ", "name"))
+        room = max(0, width - sum(cell_len(text) for text, _ in cells))
+        value = fitted(field.value, min(room, cell_len(field.value)))
+        meaning = fitted(f"  {field.meaning}", min(cell_len(field.meaning) + 2, room - cell_len(value)))
+        return [*cells, (value, "wrong" if field.wrong else "value"), (meaning, "wrong" if field.wrong else "meaning")]
 
     def clicked(self, column: int, times: int) -> None:  # noqa: ARG002 - anywhere on the line
         if self.row is not None and (self.row == Row(self.row.section) or times > 1):

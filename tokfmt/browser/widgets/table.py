@@ -24,7 +24,7 @@ class Table(VirtualTable):
         lines: The lines; None for none.
     """
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = kinds("name", "count", "bar", "text", "value", "leads", "odd", "heading")
+    COMPONENT_CLASSES: ClassVar[set[str]] = kinds("name", "count", "bar", "text", "value", "leads", "odd", "good")
     BINDINGS = keys.TABLE
     selects = drags = marks_selected = True
     blurs = False
