@@ -41,6 +41,7 @@ MODULES = (
     "preparing",
     "access",
     "megatron",
+    "runs",
     "model",
     "columns",
     "remote",

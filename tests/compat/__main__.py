@@ -4,7 +4,7 @@
 
 Each upstream has a virtual environment of its own under .venv/compat, made when it is first asked for. Two corpora, of
 ids in two bytes and in four, are written, read by a script of this folder under that environment's Python, written by
-it, and read again. The exit code is 1 where something was read or written wrongly; what cannot be installed is said.
+it, and read again. "runs": its loader reads on several ranks, and tokfmt says what each step of it read. The exit code is 1 where something was read or written wrongly; what cannot be installed is said.
 """
 
 import argparse
@@ -21,11 +21,13 @@ import pyarrow.parquet
 
 import tokfmt
 from benchmarks.environments import Absent, environment
+from tokfmt.commands.show.step import show_step
 from tokfmt.core.loss_mask import TARGET
 
 HERE = Path(__file__).parent
 HOMES = HERE.parents[1] / ".venv" / "compat"
 TORCH = "torch==2.13.0"  # one for all that do not ask for another
+RUNS = "runs"
 EOS = {"narrow": 50256, "wide": 128000}
 
 
@@ -35,9 +37,10 @@ class Upstream:
 
     script: str
     needed: tuple[str, ...] = ()
+    home: str = ""  # of the environment, if it is that of another script
 
     def python(self):
-        return environment(HOMES / self.script, *self.needed) if self.needed else Path(sys.executable)
+        return environment(HOMES / (self.home or self.script), *self.needed) if self.needed else Path(sys.executable)
 
 
 HUGGING_FACE = Upstream("hugging_face", ("datasets==5.2.0",))
@@ -111,6 +114,11 @@ EXCHANGES = {
     "flat-tokens": Exchange(PLAIN, "zarr: loader and writer of seqax, restated", "{}.zarr"),
     "hdf5": Exchange(PLAIN, "h5py: samples of Cerebras ModelZoo, restated", "{}.h5", cannot="ours theirs"),
 }  # fmt: skip
+LOADERS = {
+    "megatron-core": (Upstream("megatron_core_loader", MEGATRON.needed, "megatron_core"), "megatron-core: GPTDataset"),
+    "mosaic-streaming": (Upstream("mosaic_loader", MOSAIC.needed, "mosaic"), "mosaicml-streaming: StreamingDataset"),
+    "litdata": (Upstream("lit_data_loader", LITDATA.needed, "lit_data"), "litdata: StreamingDataLoader"),
+}
 LEFT_OUT = {
     "internevo": "tokfmt only reads it; fixtures/internevo is written by upstream",
     "litgpt-packed": "tokfmt only reads it; fixtures/litgpt-packed is written by upstream",
@@ -149,11 +157,7 @@ def run(name, exchange, python, home, eos):
     source = home / "source.jsonl"
     source.write_text("".join(json.dumps({"input_ids": document}) + "\n" for document in documents))
     tokfmt.convert(source, ours, to_format=name, eos=eos, to_options=exchange.write_wide if wide else (), jobs=1)
-    command = [python, HERE / f"{exchange.upstream.script}.py", name, home]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        raise WrongError(last) if (home / "said.json").exists() else NotRunError(last)
+    asked(python, exchange.upstream.script, name, home)
     said = json.loads((home / "said.json").read_text())
     if not said["written"]:
         return said["read"], ""
@@ -227,17 +231,53 @@ def compare(found, expected):
             )
 
 
-def row(name, exchange):
-    """A line of the table, and whether something is wrong."""
-    package, _, how = exchange.called.partition(": ")
-    release = next((one.partition("==")[2] for one in exchange.upstream.needed if one.startswith(f"{package}==")), "")
+def compared_steps(framework, upstream, home):
+    """Each step of the runs of a loader, on each rank, against what tokfmt says that it read."""
+    asked(upstream.python(), upstream.script, home)
+    runs, steps = json.loads((home / "runs.json").read_text()), 0
+    for facts, ranks in runs:
+        count = max(map(len, ranks))
+        stated = {"framework": framework, "root": ".", **facts, "samples": count * facts["batch_size"]}
+        lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in stated.items())
+        (home / "run.toml").write_text(f"tokfmt = 1\n[run]\n{lines}")
+        for step in range(count):
+            said = [list[object]() for _ in ranks]
+            for sample in show_step(home / "run.toml", step=step, only_ids=True).shown:
+                said[sample.rank].append([token for part in sample.parts for token in part.ids.tolist()])
+            if said != [batches[step] if step < len(batches) else [] for batches in ranks]:
+                raise WrongError(f"step {step} of {facts}")
+        steps += count
+    return "", f"{steps} steps of {len(runs)} runs on 1 to {max(len(ranks) for _, ranks in runs)} ranks"
+
+
+def asked(python, script, *words):
+    """Run a script of this folder by the Python of upstream, in the folder that is the last of the words."""
+    done = subprocess.run([python, HERE / f"{script}.py", *words], capture_output=True, text=True)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise WrongError(last) if (words[-1] / "said.json").exists() else NotRunError(last)
+
+
+def exchanged(name, exchange):
+    """Both corpora through one format."""
+    python = exchange.upstream.python()
+    for eos in EOS.values():
+        with tempfile.TemporaryDirectory() as home:
+            yield run(name, exchange, python, Path(home), eos)
+
+
+def read_by_loader(framework, upstream):
+    with tempfile.TemporaryDirectory() as home:
+        yield compared_steps(framework, upstream, Path(home))
+
+
+def row(name, upstream, called, results):
+    """A line of the table, and whether something is wrong. `results` runs upstream when it is asked for."""
+    package, _, how = called.partition(": ")
+    release = next((one.partition("==")[2] for one in upstream.needed if one.startswith(f"{package}==")), "")
     title = f"{package} {release or version(package)}: {how}"
-    said = []
     try:
-        python = exchange.upstream.python()
-        for eos in EOS.values():
-            with tempfile.TemporaryDirectory() as home:
-                said.append(run(name, exchange, python, Path(home), eos))
+        said = list(results)
     except Absent as error:
         return (name, title, f"not installed: {error}", "–"), False
     except NotRunError as error:
@@ -245,22 +285,32 @@ def row(name, exchange):
     except (WrongError, tokfmt.TokfmtError) as error:
         return (name, title, f"WRONG: {error}", ""), True
     ours, theirs = ("; ".join(dict.fromkeys(column)) for column in zip(*said))
-    return (name, title, ours, theirs or "–"), False
+    return (name, title, ours or "–", theirs or "–"), False
 
 
 def main():
     parser = argparse.ArgumentParser(prog="make compat")
-    parser.add_argument("formats", nargs="*", metavar="FORMAT", help=", ".join(EXCHANGES))
-    asked = parser.parse_args().formats
-    if unknown := set(asked) - EXCHANGES.keys():
-        parser.error(f"no upstream for {', '.join(sorted(unknown))}; there are {', '.join(EXCHANGES)}")
+    parser.add_argument("formats", nargs="*", metavar="FORMAT", help=", ".join((*EXCHANGES, RUNS)))
+    formats = parser.parse_args().formats
+    if unknown := set(formats) - {*EXCHANGES, RUNS}:
+        parser.error(f"no upstream for {', '.join(sorted(unknown))}; there are {', '.join((*EXCHANGES, RUNS))}")
     wrong = False
     print("| format | upstream | upstream reads | tokfmt reads |\n|---|---|---|---|")
-    for name in asked or EXCHANGES:
-        cells, failed = row(name, EXCHANGES[name])
+    rows = [
+        (name, one.upstream, one.called, exchanged(name, one))
+        for name, one in EXCHANGES.items()
+        if not formats or name in formats
+    ]
+    rows += [
+        (f"run of {name}", upstream, called, read_by_loader(name, upstream))
+        for name, (upstream, called) in LOADERS.items()
+        if not formats or RUNS in formats
+    ]
+    for one in rows:
+        cells, failed = row(*one)
         wrong |= failed
         print("| " + " | ".join(cells) + " |", flush=True)
-    for name in () if asked else LEFT_OUT:
+    for name in () if formats else LEFT_OUT:
         print(f"| {name} | – | {LEFT_OUT[name]} | – |")
     return int(wrong)
 

@@ -27,6 +27,7 @@ Parts = Iterator[Sequence[NDArray[Any]]]
 """Parts of some arrays, one after another."""
 WINDOW = 1 << 22
 """Entries that a search holds at once."""
+_LOW_BITS = (1 << 18) - 1  # of an entry that is searched
 _NEAR = 1 << 12  # Entries between two that are asked for, which take less time to read than another read does.
 
 
@@ -197,13 +198,11 @@ def searched(
 
 def places_of(integers: Integers, wanted: Numbers, first: int = 0, last: int | None = None) -> Numbers:
     """Return the numbers, ascending, of the entries that are among the `wanted`, by a search of all."""
-    wanted = np.unique(wanted)
-    found = list[Numbers]()
-    if len(wanted):
-        for a, entries in searched(integers, first, last):
-            near = (entries >= wanted[0]) & (entries <= wanted[-1])  # most entries are not, and this is cheap
-            at = np.flatnonzero(near)
-            found.append(a + at[np.isin(entries[at], wanted)])
+    found, is_like = list[Numbers](), np.zeros(_LOW_BITS + 1, np.bool_)
+    is_like[wanted & _LOW_BITS] = True  # by the lowest bits, few entries are like some that are wanted
+    for a, entries in searched(integers, first, last) if len(wanted) else ():
+        at = np.flatnonzero(is_like[entries & _LOW_BITS])
+        found.append(a + at[np.isin(entries[at], wanted)])
     return np.concatenate(found) if found else np.empty(0, np.int64)
 
 
