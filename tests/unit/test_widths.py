@@ -366,3 +366,10 @@ def test_a_pack_whose_header_states_half_of_the_width(width, tmp_path):
     (tmp_path / "x.pbin").write_bytes(struct.pack("<QI", len(tokens), 2) + tokens + index)
     (verdict,) = tokfmt.check(tmp_path / "x.pbin")
     assert "TF903" in [one.code for one in verdict.findings]
+
+
+@pytest.mark.parametrize("kind", ["npy", "ds"])
+def test_two_ids_in_turn_are_no_wider_token(tmp_path, kind):
+    path = written(tmp_path, kind, [[9, 7]] * 32, 2)
+    with tokfmt.open(path, eos=7) as dataset:
+        assert [ids.tolist() for ids in dataset] == [[9]] * 32

@@ -112,7 +112,9 @@ def contradicted_width(ids: Tokens) -> tuple[str, int] | None:
 
 
 def _alike(head: Numbers, width: int, ends: Offsets) -> bool:
-    """Return whether documents end with one ID, which is rare inside and not the upper part of a wider token."""
+    """Return whether documents end with one ID, which is rare inside and not the upper part of a wider token. Where all
+    IDs are that one, as in `9 7 9 7` read as wider tokens, it shows nothing.
+    """
     ids = head.view(f"<u{width}")
     ends = ends[: np.searchsorted(ends, len(ids))]
     if len(ends) < _FEW_ENDS:
@@ -121,7 +123,7 @@ def _alike(head: Numbers, width: int, ends: Offsets) -> bool:
     common, many = int(values[np.argmax(counts)]), int(counts.max())
     upper = common < _SMALL and float(np.mean(ends % 2 == 1)) >= _ALIKE
     inside = int(np.count_nonzero(ids[: int(ends[-1]) + 1] == common))
-    return many >= _ALIKE * len(ends) and inside <= 2 * many and not upper
+    return many >= _ALIKE * len(ends) and inside <= min(2 * many, int(ends[-1])) and not upper
 
 
 def _upper(head: Numbers, width: int, other: int) -> tuple[Numbers, Numbers]:
