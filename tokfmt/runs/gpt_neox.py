@@ -140,9 +140,6 @@ class PreshuffledOrder(Order):
         self.count = min(self.spans.count, facts.given.samples or self.spans.count)
         self.facts = {"split": "preshuffled"}
 
-    def numbers(self, samples: Numbers) -> Numbers:
-        return samples
-
     def pieces(self, samples: Numbers) -> Pieces:
         begins, ends = self.spans.extents_of(samples)[:2]
         wrong = np.flatnonzero(ends - begins != self.seq_len + 1)

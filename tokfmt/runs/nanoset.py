@@ -79,9 +79,6 @@ class NanosetOrder(Order):
         found: Numbers = self.slices.firsts[which] + inner
         return found
 
-    def numbers(self, samples: Numbers) -> Numbers:
-        return samples
-
     def pieces(self, samples: Numbers) -> Pieces:
         return self.slices.pieces(self.entries.take(samples % self.epoch), np.arange(len(samples)))
 
