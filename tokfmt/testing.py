@@ -292,15 +292,15 @@ def _counting(limit: int | None) -> Iterator[list[int]]:
 
 
 class Sparse(TokenReader):
-    """A large dataset that is computed: sequences of 64 Ki tokens, with IDs from `min_id` to `min_id` + 498.
+    """A large dataset that is computed: sequences of `each` tokens, with IDs from `min_id` to `min_id` + 498.
 
     Attributes:
         breaks_at: A position. A read of it raises `BrokenOffError`.
     """
 
-    def __init__(self, tokens: int, min_id: int, breaks_at: int | None = None) -> None:
-        self.min_id, self.breaks_at = min_id, breaks_at
-        self.info = Info(Layout.DOCUMENTS, U16, tokens >> 16, tokens, max_id=min_id + 498)
+    def __init__(self, tokens: int, min_id: int, breaks_at: int | None = None, each: int = 1 << 16) -> None:
+        self.min_id, self.breaks_at, self.each = min_id, breaks_at, each
+        self.info = Info(Layout.DOCUMENTS, U16, tokens // each, tokens, max_id=min_id + 498)
 
     def tokens(self, start: int, stop: int) -> Tokens:
         if self.breaks_at is not None and start <= self.breaks_at < stop:
@@ -308,7 +308,7 @@ class Sparse(TokenReader):
         return (np.arange(start, stop) % 499 + self.min_id).astype(np.uint16)
 
     def offsets(self, first: int, last: int) -> Offsets:
-        return np.arange(first, last + 1, dtype=np.int64) << 16
+        return np.arange(first, last + 1, dtype=np.int64) * self.each
 
     def close(self) -> None:
         pass
@@ -359,6 +359,8 @@ class FormatContract:
     filename: ClassVar[str]
     eos_id: ClassVar[EosChoice] = None
     max_id: ClassVar[int] = 2**31 - 1
+    max_length: ClassVar[int | None] = None
+    """The largest number of tokens of a sequence, at least 16; None: any number."""
     empty: ClassVar[bool] = True
     """Every variant stores empty sequences."""
     write_variants: ClassVar[Sequence[Mapping[str, object]]] = ({},)
@@ -400,7 +402,8 @@ class FormatContract:
         return _id_of(self.eos_id)
 
     def _strategy(self) -> st.SearchStrategy[Ragged]:
-        return datasets(self.max_id, empty=self.empty, avoid=self._separator)
+        longest = min(40, self.max_length or 40)
+        return datasets(self.max_id, empty=self.empty, avoid=self._separator, max_length=longest)
 
     def _write(self, path: Path, data: Ragged, options: Mapping[str, object], **how: Any) -> LocalPlace:
         return LocalPlace(write(self.format, path, data, eos_id=self.eos_id, options=options, **how))
@@ -507,7 +510,8 @@ class FormatContract:
     def test_processes(self, tmp_path: Path) -> None:
         """Law 3 again: worker processes give the same bytes as this process."""
         rng = np.random.default_rng(5)
-        lists = [rng.integers(0, min(self.max_id, 255), int(n)).tolist() for n in rng.integers(1, 90, 40)]
+        lengths = rng.integers(1, min(90, self.max_length or 90), 40).tolist()
+        lists = [rng.integers(0, min(self.max_id, 255), length).tolist() for length in lengths]
         dataset = Ragged.of([[t for t in s if t != self._separator] or [1] for s in lists])
         expected = self._tree(self._write(tmp_path / self.filename, dataset, self.write_variants[0]))
         other = tmp_path / "processes" / self.filename
@@ -551,10 +555,15 @@ class FormatContract:
             self._write(tmp_path / f"beyond-{self.filename}", beyond, options)
 
     def test_sequence_longer_than_window_and_region(self, tmp_path: Path) -> None:
-        """A sequence of 2.5 Mi tokens is written in regions of 64 Ki tokens, and read back."""
+        """The longest sequence, or one of 2.5 Mi tokens, is written in regions of 64 Ki tokens and read back. A longer one
+        than `max_length` is refused.
+        """
         options = self.long_options
-        ids = (np.arange(5 << 19) % 251).astype(np.uint32)
+        ids = (np.arange(self.max_length or 5 << 19) % 251).astype(np.uint32)
         ids[ids == self._separator] = 251
+        if self.max_length is not None:
+            with pytest.raises(TokfmtError):
+                self._write(tmp_path / f"longer-{self.filename}", Ragged.of([[*ids.tolist(), 1]]), options)
         dataset = Ragged(ids, np.asarray([0, len(ids)], np.int64))
         self._write(tmp_path / self.filename, dataset, options, size=1 << 16)
         reader = self._read(tmp_path / self.filename, options)
@@ -876,8 +885,9 @@ class FormatContract:
         """A region of 16 Mi tokens is written, after a write that broke off half-way, and read, in little memory."""
         min_id = 600 if self._separator is not None and self._separator < 600 else 3
         options, total, path = self.long_options, self.sparse_tokens, tmp_path / self.filename
-        source = self._laid(Sparse(total, min_id), options)
-        broken = self._laid(Sparse(total, min_id, breaks_at=total // 2), options)
+        length = 1 << min(16, (self.max_length or 1 << 16).bit_length() - 1)
+        source = self._laid(Sparse(total, min_id, each=length), options)
+        broken = self._laid(Sparse(total, min_id, total // 2, length), options)
         writer = self._writer(path, options)
         regions = writer.regions(source, source.info.tokens)
         writer.create(source)

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tokfmt_strata
 from made_plugins import tokfmt_reel, tokfmt_tape
 
 from tokfmt.core.format import Target
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.records import RecordBatch
-from tokfmt.errors import ConversionError, FormatError
+from tokfmt.errors import ConversionError, FormatError, UnsupportedError
 from tokfmt.plugin import Confidence
 from tokfmt.testing import FormatContract
 
@@ -229,6 +230,25 @@ def test_a_companion_that_the_format_names():
         assert sorted(file.name for file in (Path(home) / "0").glob("x.*[!h]")) == ["x.off", "x.tape"]
         kit(Pair()).test_schedule()
     broken("files_are_named", Unnamed(), r"written and not listed: .*x\.off")
+
+
+class Short(tokfmt_strata.Strata):
+    """Stores sequences of up to 1,000 tokens."""
+
+    class Writer(tokfmt_strata.Writer):
+        def create(self, source):
+            lengths = np.diff(source.offsets(0, source.info.sequences))
+            if lengths.max(initial=0) > 1000:
+                raise UnsupportedError(self.path, "has a sequence of more than 1,000 tokens")
+            super().create(source)
+
+
+@pytest.mark.parametrize("law", ["sequence_longer_than_window_and_region", "large_datasets_in_little_memory"])
+def test_a_format_states_its_longest_sequence(law, tmp_path):
+    facts = {"filename": "x.strata", "eos_id": None, "max_id": 2**16 - 1, "accounted": False}
+    getattr(kit(Short(), max_length=1000, write_variants=({},), **facts), f"test_{law}")(tmp_path)
+    with pytest.raises(UnsupportedError, match="more than 1,000 tokens"):
+        getattr(kit(Short(), write_variants=({},), **facts), f"test_{law}")(tmp_path)
 
 
 def test_missing_packages_of_the_kit_are_listed():
