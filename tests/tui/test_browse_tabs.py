@@ -70,7 +70,7 @@ def test_nothing_is_told_of_what_was_put_in_its_place(how, tmp_path):
         assert "x.pbin: was replaced or changed since it was opened here" in str(app.tab.query_one("#field").render())
         assert app.tab.hex.path is None
         await press("2")
-        await press("c")
+        await press("a")
         assert "was replaced or changed" in str(app.tab.query_one("#counting").render())
         assert app.session.statistics is None
 
@@ -222,7 +222,7 @@ def test_nothing_is_found_and_everything_is_checked():
     async def steps(app, press):
         await press("3")
         assert not app.session.verdict.deep
-        await press("c")  # the separator of this fixture is inside some documents: only decoding tells
+        await press("a")  # the separator of this fixture is inside some documents: only decoding tells
         assert app.session.verdict.deep
         assert app.session.verdict.tokens == app.session.view.reader.info.tokens
         finding = app.tab.parts.finding

@@ -102,7 +102,7 @@ def test_findings_of_one_code_are_listed(tmp_path):
 
     async def steps(app, press):
         await press("3")
-        await press("c")  # the check of all tokens begins when that of headers has ended
+        await press("a")  # the check of all tokens begins when that of headers has ended
         alike = [one for one in app.session.verdict.findings if one.code == "TF510"]
         await to_finding(app, press, alike[-1])
         assert listed(app) == [1, 3]
@@ -118,7 +118,7 @@ def test_findings_of_one_code_are_listed(tmp_path):
 def test_a_finding_with_a_query_lists_what_it_finds():
     async def steps(app, press):
         await press("3")
-        await press("c")  # the check of all tokens begins when that of headers has ended
+        await press("a")  # the check of all tokens begins when that of headers has ended
         finding = next(one for one in app.session.verdict.findings if one.query)
         await to_finding(app, press, finding)
         assert tab_of(app).filtered.words == finding.query
@@ -179,7 +179,7 @@ def test_enter_in_the_reader_lists_the_sequences_with_the_token():
         await press("backspace")
         assert listed(app) == list(range(count))
         assert tab.where == (1, unit)
-        await press("enter", "s", "right", "enter")  # the marked tokens, in a row
+        await press("enter", "space", "right", "enter")  # the marked tokens, in a row
         pair = ids[bounds[1] + unit : bounds[1] + unit + 2]
         starts = np.flatnonzero((ids[:-1] == pair[0]) & (ids[1:] == pair[1]))
         assert listed(app) == np.unique(np.searchsorted(bounds, starts, side="right") - 1).tolist()

@@ -61,7 +61,7 @@ def test_selected_rows_are_exported_in_the_order_of_the_screen(tmp_path):
         assert longest[0] == int(np.argmax(lengths))
         await press("home", "space", "down", "shift+down", "shift+down", "shift+up")
         assert sorted(rows.selected) == sorted([longest[0], longest[2], longest[3]])
-        assert "3 selected" in rows.border_title
+        assert "3 selected" in rows.border_subtitle
         await press("e")
         assert app.screen.query_one("#what").value == "selected"
         await press("enter")

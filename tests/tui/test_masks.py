@@ -219,8 +219,13 @@ def test_an_end_of_text_that_pads_as_well_is_drawn_as_it_is_trained(tmp_path):
         assert reader_text(app).splitlines()[-1] == f"⋯ 10 × {EOS} padding; the first is a trained label"
         await press("down", "enter")
         assert "12 = 4 prompt + 6 trained + 2 padding" in line(tab_of(app).strip, 0)
-        for key, row, token in (("]", 2, 5), ("]", 2, 10), ("[", 2, 5), ("[", 1, 0)):
-            await press("right_square_bracket" if key == "]" else "left_square_bracket")
+        for key, row, token in (
+            ("right_curly", 2, 5),
+            ("right_curly", 2, 10),
+            ("left_curly", 2, 5),
+            ("left_square", 1, 0),
+        ):
+            await press(f"{key}_bracket")
             assert tab_of(app).where == (row, token)
 
     browse([tmp_path / "rows"], steps, options={"view": "samples", "mask": "loss", "stride": "per-document"})

@@ -143,7 +143,7 @@ def test_findings_of_a_dataset_are_not_listed_for_another_that_changed(tmp_path)
 
 def test_marks_of_a_split_are_not_those_of_another(tmp_path):
     async def steps(pointer, press):
-        await press("V", "enter", "s", "right", "right")
+        await press("V", "enter", "space", "right", "right")
         assert pointer.sees("document 0 · 3 tokens · 3 marked")
         await press("V")
         assert pointer.sees("no documents of train")

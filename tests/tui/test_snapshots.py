@@ -44,7 +44,7 @@ SCREENS = {
     "reader as ids": (PACK, "m enter right right"),
     "bytes of a token": (PACK, "enter right x"),
     "rows with a token": (PACK, "enter right right enter"),
-    "a mark": (PACK, "enter right s right right"),
+    "a mark": (PACK, "enter right space right right"),
     # find and filter
     "a hit and the next one": (PACK, "slash t h e enter n n"),
     "the hit before": (PACK, "slash t h e enter n N N"),
@@ -61,7 +61,7 @@ SCREENS = {
     "file, a part open": (PACK, "3 home down down down down right down down"),
     "file of lines": (TEXT, "3 down down"),
     "file, a byte": (PACK, "3 g 2 0 0 enter"),
-    "file with problems, all checked": (("sample/merged.pbin",), "3 c"),
+    "file with problems, all checked": (("sample/merged.pbin",), "3 a"),
     "overview of text": (TEXT, "2"),
     "overview of samples": (PADDED, "2 end"),
     "fact of the overview": (PACK, "2 shift+tab down down enter"),

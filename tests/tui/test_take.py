@@ -276,7 +276,7 @@ def test_copies():
         await press("c")
         assert app.clipboard == " ".join(ids)
         assert f"{len(ids)} tokens of document 0 as IDs" in said(app)[-1]
-        await press("tab", "right", "s", "right", "right", "c")
+        await press("tab", "right", "space", "right", "right", "c")
         assert app.clipboard == " ".join(ids[1:4])
         await press("escape", "c")
         assert app.clipboard == " ".join(ids)

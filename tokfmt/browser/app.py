@@ -32,7 +32,6 @@ from tokfmt.browser.data.session import (
     Session,
     Stage,
     Vocabulary,
-    Where,
     other_split,
     reopened,
     shown_path,
@@ -228,6 +227,12 @@ class Browser(TypeAhead):
         self.requests.append(request)
         self._choices[len(self.requests) - 1] = self.session.choice
         return len(self.requests) - 1
+
+    @property
+    def hides(self) -> bool:
+        """Return whether the rows are not shown yet, as their text is coming."""
+        loading = self.loadings.get(self.current)
+        return loading is not None and loading.hides
 
     # going to places
 
@@ -568,10 +573,9 @@ class Browser(TypeAhead):
 
     # the way back
 
-    def leave(self, where: Where | None = None) -> None:
-        """Keep the place on the screen, as a jump leaves it; `where` if the cursor has moved from there already."""
-        spot = self._spot()
-        self._history.leave(spot if where is None else spot._replace(where=where))
+    def leave(self, **left: Any) -> None:
+        """Keep the place on the screen, as a jump leaves it; `left` has parts of it that have changed already."""
+        self._history.leave(self._spot()._replace(**left))
         self.refresh_bindings()
 
     def _spot(self) -> Spot:
@@ -595,12 +599,15 @@ class Browser(TypeAhead):
         """Ask what to find or to list in the sequences, from another tab."""
         await self.sequences.run_action(what)
 
-    def action_cancel(self) -> None:
+    def action_cancel(self) -> bool:
+        """Stop to load, to open and to read; return whether something was stopped."""
         self._spots.pop(self.current, None)
         opening = self._openings.cancel()
         reading = [widget.loader.leave() for widget in (self.tab, *self.tab.query("*").results(WithLoader))]
-        if opening or self.loadings[self.current].cancel() or any(reading):
-            self.say()
+        stopped = opening or self.loadings[self.current].cancel() or any(reading)
+        if stopped:
+            self.refresh_tabs()
+        return stopped
 
     def on_unmount(self) -> None:
         for loading in self.loadings.values():

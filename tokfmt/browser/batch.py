@@ -162,6 +162,10 @@ def _facts_of(parts: RowParts) -> str:
     return f"{shortened(named, _FACTS - len(documents) - 4)}  {documents}"
 
 
+Place = tuple[int, int, int]
+"""A step, and the line of a sample and the number of a document in it."""
+
+
 class BatchScreen(Dialog[None]):
     """A step on the whole screen.
 
@@ -170,17 +174,25 @@ class BatchScreen(Dialog[None]):
         view: Its samples.
         row: The row whose step is shown first.
         planned: The share that is asked for of each source, in words.
-        go: Shows a place below this screen.
+        go: Shows a place below this screen, and gets that in this screen, for the way back.
+        place: The place in this screen to show; None for the step of the row.
     """
 
     BINDINGS = keys.BATCH
 
     def __init__(
-        self, session: Session, view: View, row: int, planned: Mapping[str, str], go: Callable[[Spot], None]
+        self,
+        session: Session,
+        view: View,
+        row: int,
+        planned: Mapping[str, str],
+        go: Callable[[Spot, Place], None],
+        place: Place | None = None,
     ) -> None:
         super().__init__()
         self._session, self._view, self._planned, self._go = session, view, planned, go
-        self._step = step_of(view, row, session.batch)
+        self._place_at_first = place
+        self._step = step_of(view, row, session.batch) if place is None else place[0]
         self._texts = Loader(self)
 
     @property
@@ -197,8 +209,12 @@ class BatchScreen(Dialog[None]):
         yield KeyBar()
 
     def ready(self) -> None:
-        self.query_one(BatchList).focus()
+        shown = self.query_one(BatchList)
+        shown.focus()
         self._show(self._step)
+        if self._place_at_first is not None:
+            shown.point_at(self._place_at_first[1])
+            shown.part = self._place_at_first[2]
 
     def _show(self, step: int) -> None:
         try:
@@ -225,7 +241,7 @@ class BatchScreen(Dialog[None]):
             words.append("b sets the size")
         self.query_one("#batch-title", Static).update(" · ".join(words))
         self.query_one("#batch-legend", Static).update(self._legend(shown))
-        self.query_one("#batch-place", Static).update(self._place(shown))
+        self.query_one("#batch-place", Static).update(self._place_words(shown))
 
     def _legend(self, shown: BatchList) -> Content:
         """Return the sources of the samples that were read, with the share that is asked for and that of the step."""
@@ -247,7 +263,7 @@ class BatchScreen(Dialog[None]):
         found.append(Content.styled(f"· padding {percent(padding / (length or 1))}", "$quiet"))
         return Content("   ").join(found) if length else Content("◌ reading")
 
-    def _place(self, shown: BatchList) -> Content:
+    def _place_words(self, shown: BatchList) -> Content:
         batch, parts = shown.step, shown.current
         if batch is None or not batch.rows or parts is None:
             return Content("")
@@ -287,7 +303,7 @@ class BatchScreen(Dialog[None]):
             unit = parts.parts[shown.part].start if parts is not None and parts.parts else 0
             spot = Spot((shown.step.rows[shown.cursor].row, unit), self._view.name)
             self.dismiss(None)
-            self._go(spot)
+            self._go(spot, (self._step, shown.cursor, shown.part))
 
     def action_step(self, step: int) -> None:
         """Show the next step, or the one before with -1."""

@@ -100,7 +100,7 @@ class CatalogList(VirtualTable):
         unknown = self.catalog.listed[self.catalog.known :]
         unread = sum(not one.looked or (name == "health" and one.severities is None) for one in unknown)
         if unread:
-            self.notify(f"{counted(unread, 'dataset')} not read yet, at the end of the list. r reads all")
+            self.notify(f"{counted(unread, 'dataset')} not read yet, at the end of the list. a reads all")
         elif unknown:
             self.notify(f"{counted(len(unknown), 'dataset')} without known {name}, at the end of the list")
 
@@ -227,7 +227,7 @@ class Datasets(Dialog[None]):
             words.append(f"by {name} {SIGNS[falling]}{known}")
         if self.query_one(CatalogList).reads_all:
             done = sum(one.looked and one.severities is not None for one in catalog.listed)
-            words.append(f"◌ {done:,} read, r stops")
+            words.append(f"◌ {done:,} read, a stops")
         if catalog.others:
             words.append(f"{counted(catalog.others, 'other file')}")
         if catalog.failure:

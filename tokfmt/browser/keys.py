@@ -117,17 +117,16 @@ DATA = [
         GO,
         ("x", "bytes", "Bytes", "Show the bytes of the token"),
         ("O", "origin", "Origin", "To the document or record that it comes from"),
-        ("right_curly_bracket", "part(1)", "Next part", "Next document of the sample", "}"),
-        ("left_curly_bracket", "part(-1)", "Part before", "Previous document", "{"),
+        ("right_curly_bracket", "part(1)", "Next part", "Next document of the sample, or border of the loss", "}"),
+        ("left_curly_bracket", "part(-1)", "Part before", "Document before, or border", "{"),
     ),
     *_keys(FIND, ("vertical_line", "order", "By length", "Order by length, or as stored", "|")),
     *_keys(TAKE, ("y", "link", "Link", "Copy a command that opens this place")),
     *_keys(
         GO,
-        ("right_square_bracket", "next(1)", "Next", "Next border of the loss, or row", "]"),
-        ("left_square_bracket", "next(-1)", "Previous", "Border before, or row", "["),
+        ("right_square_bracket", "next(1)", "Next", "Next row", "]"),
+        ("left_square_bracket", "next(-1)", "Previous", "Row before", "["),
     ),
-    *_keys(TAKE, ("s", "mark", "Mark", "Start or remove a mark")),
     *_keys(LOOK, ("z", "zoom", "Enlarge", "Enlarge the reader")),
     *_keys(GO, ("r", "random", "Random", "Go to a random row")),
 ]
@@ -136,14 +135,14 @@ REFUSAL = _keys(OPEN, ("enter", "app.follow_advice", "Read it", "Read it with th
 
 STOP = _keys(OPEN, ("escape", "stop", "Stop", "Stop counting or checking"))
 OVERVIEW = [
-    *_keys(FIND, ("c", "all", "Check all", "Count and check every token")),
+    *_keys(FIND, ("a", "all", "Check all", "Count and check every token")),
     *_keys(TAKE, ("e", "export", "Export")),
     *_keys(LOOK, ("z", "zoom", "Enlarge", "Enlarge; Escape shows all")),
 ]
 
 FILE = [
     *_keys(GO, ("g", "byte", "Go to", "Go to a byte offset; gg goes to the first line")),
-    *_keys(FIND, ("c", "all", "Check all", "Check every token")),
+    *_keys(FIND, ("a", "all", "Check all", "Check every token")),
     *_keys(TAKE, ("e", "export", "Export", "Export the findings")),
     *_keys(LOOK, ("z", "zoom", "Enlarge", "Enlarge the bytes")),
 ]
@@ -182,10 +181,11 @@ READER = _keys(
     ("right,l", "tokens(1)", "Next token"),
     ("left,h", "tokens(-1)", "Previous token"),
     *_LINES,
-    ("space", "pages(1)", "Page down"),
     ("0,circumflex_accent", "line_end(-1)", "First token of the line"),
     ("dollar_sign", "line_end(1)", "Last token of the line", "", "$"),
 )
+
+READER += _keys(TAKE, ("space", "mark", "Mark", "Start or remove a mark"))
 
 # screens above the browser
 
@@ -195,7 +195,7 @@ CATALOG = [
         FIND,
         ("slash,f", "filter", "Filter", "", "/"),
         ("vertical_line", "order", "Sort", "Choose the column that orders the list", "|"),
-        ("r", "read_all", "Read all", "Read the facts of all datasets, or stop it"),
+        ("a", "read_all", "Read all", "Read the facts of all datasets, or stop it"),
     ),
     *_keys(TAKE, ("e", "export", "Export")),
     *_keys(LOOK, ("question_mark", "app.help", "All keys", "", "?")),
@@ -258,11 +258,11 @@ _RANKS = (
     ("hit",),
     ("unfilter", "all"),
     ("read", "occurrences", "choose", "follow_advice", "write"),
-    ("split", "turn", "open", "part(1)", "step(1)", "step(-1)", "next_border", "list"),
+    ("batch", "sizes"),
     ("jump", "byte"),
     ("find",),
+    ("split", "turn", "open", "part(1)", "step(1)", "step(-1)"),
     ("datasets",),  # only where there are several, as in a catalog: nothing else shows the way back to it
-    ("batch", "sizes"),
     ("filter",),
     ("order", "read_all"),
     ("bytes", "copy", "origin"),

@@ -168,15 +168,15 @@ def print_preview(
             click.echo()
         _write_sequence(shown, style)
     if not quiet:
-        _print_end(preview, count, literal)
+        _print_end(preview.sequences, preview.cut(), count, literal)
 
 
-def _print_end(preview: Any, count: int, literal: str | None) -> None:
+def _print_end(sequences: int | None, cut: int | None, count: int, literal: str | None = None) -> None:
     if not count:
         hint = f"; {literal} finds these characters" if literal else ""
-        click.echo("no sequences" if preview.sequences == 0 else f"nothing found{hint}", err=True)
-    if preview.cut() is not None:
-        note(f"stopped after {preview.cut():,}; --limit N shows N, --limit 0 shows all")
+        click.echo("no sequences" if sequences == 0 else f"nothing found{hint}", err=True)
+    if cut is not None:
+        note(f"stopped after {cut:,}; --limit N shows N, --limit 0 shows all")
 
 
 def _no_tokenizer(path: str) -> click.UsageError:
@@ -408,9 +408,12 @@ def show_samples(
     path: str, given: dict[str, Any], *, selection: str | None, full: bool, only_text: bool, as_json: bool, quiet: bool
 ) -> None:
     """Print samples as they are stored, or only their text."""
-    from tokfmt.commands.show.show import samples
+    from tokfmt.commands.show.show import SEARCHED, samples, searches
 
-    view = samples(requested((path,), given), selection, tokenizer=given["tokenizer"])
+    limit = given["limit"]
+    if limit is None and not as_json and searches(selection):
+        limit = SEARCHED
+    view = samples(requested((path,), given), selection, tokenizer=given["tokenizer"], limit=limit)
     if as_json:
         listed("show-samples", view, map(_sample_as_json, view.shown), dict)
         return
@@ -423,23 +426,29 @@ def show_samples(
     if only_text:
         if view.decoder is None:
             raise _no_tokenizer(path)
-        _write_texts(view, view.decoder)
-        return
-    _write_rows(view, full=full)
+        count = _write_texts(view, view.decoder)
+    else:
+        count = _write_rows(view, full=full)
+    if not quiet and searches(selection):
+        _print_end(view.samples, view.cut(), count)
 
 
-def _write_texts(view: SampleView, decoder: TextDecoder) -> None:
-    """Print the text of each sample, without padding."""
+def _write_texts(view: SampleView, decoder: TextDecoder) -> int:
+    """Print the text of each sample, without padding, and return their number."""
+    count = 0
     for sample in view.shown:
         click.echo(visible(decoder.decode(sample.ids[: len(sample.ids) - sample.padding])))
+        count += 1
+    return count
 
 
-def _write_rows(view: SampleView, *, full: bool) -> None:
-    """Print each sample as a grid of IDs, loss mask and labels."""
+def _write_rows(view: SampleView, *, full: bool) -> int:
+    """Print each sample as a grid of IDs, loss mask and labels, and return their number."""
     terminal = _terminal()
     width = shutil.get_terminal_size((_PIPED, 24)).columns
-    for number, sample in enumerate(view.shown):
-        click.echo(("\n" if number else "") + _row_title(sample))
+    number = 0
+    for number, sample in enumerate(view.shown, 1):
+        click.echo(("\n" if number > 1 else "") + _row_title(sample))
         folded = 0 if full else max(0, sample.padding - _PADDED)
         for k, block in enumerate(_blocks(sample, width, len(sample.ids) - folded)):
             if terminal and not full and k == _BLOCKS:
@@ -450,6 +459,7 @@ def _write_rows(view: SampleView, *, full: bool) -> None:
         else:
             if folded:
                 click.echo(click.style(f"… {folded:,} more padding IDs (--full)", dim=True))
+    return number
 
 
 def _rows_heading(view: SampleView) -> str:

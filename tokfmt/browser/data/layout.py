@@ -548,9 +548,12 @@ class RowLayout:
 
 
 def _is_masked(port: RowSource, row: int, filled: int) -> bool:
-    """Return whether a part of a row is not trained, apart from its first token and its padding. Reads."""
+    """Return whether a part of a row is not trained, apart from the first token of each document. Reads."""
     piece = fetched(port, row, 0, filled)
-    return isinstance(piece, Piece) and piece.targets is not None and not piece.targets[1:].all()
+    if not isinstance(piece, Piece) or piece.targets is None:
+        return False
+    trained = piece.targets if piece.begins is None else piece.targets | piece.begins
+    return not trained[1:].all()
 
 
 def _damaged(damage: Damage, start: int, stop: int, width: int) -> list[Line]:

@@ -20,6 +20,8 @@ from functools import partial
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from tokfmt import registry
 from tokfmt.browser.data.rows import RecordSource, View, Viewport
 from tokfmt.core.format import Format, Hints
@@ -103,8 +105,9 @@ class Opening(NamedTuple):
         fresh = {view.name for view in whole.views}
         kept = tuple(view for view in self.views if view.name == "samples" and view.name not in fresh)
         notes = tuple(dict.fromkeys((*whole.notes, *self.notes)))
-        first = tuple(view for view in kept if view.has_prompts)
-        last = tuple(view for view in kept if not view.has_prompts)
+        rows = whole.views[0].port.count
+        first = tuple(view for view in kept if view.has_prompts or _is_packed(view, rows, whole.separator.eos_id))
+        last = tuple(view for view in kept if view not in first)
         views = first + whole.views + last
         return whole._replace(request=self.request, views=views, notes=notes, manifest=self.manifest)
 
@@ -227,6 +230,27 @@ def _has_prompts(reader: TokenReader) -> bool:
         return False
     unused = ~counts if padding is None else ~(counts | padding)
     return sum(int(unused[a - start : b - start].sum() > 1) for a, b in pairwise(bounds)) * 2 > count
+
+
+def _is_packed(view: View, rows: int, separator: int | None) -> bool:
+    """Return whether the rows of a file are all its documents, have one length, and hold a separator inside. Reads."""
+    reader, count = view.reader, min(_LOOKED, view.port.count)
+    if separator is None or isinstance(reader, RecordReader) or not count or rows != view.port.count:
+        return False
+    try:
+        bounds = reader.offsets(0, count)
+        length = int(bounds[1] - bounds[0])
+        count = min(count, _LOOKED_TOKENS // max(1, length))
+        if length < _LEAST_PACKED or not count or (np.diff(bounds) != length).any():
+            return False
+        ids = reader.tokens(int(bounds[0]), int(bounds[count])).reshape(count, length)
+    except TokfmtError:
+        return False  # the row that cannot be read shows the error
+    inside = (ids[:, 1:-1] == separator) & (ids[:, 2:] != separator)
+    return 2 * int(inside.any(axis=1).sum()) > count
+
+
+_LEAST_PACKED = 3  # tokens of a row that has one inside
 
 
 def _glimpse(request: SourceRequest, dataset: SourceFiles) -> Opening | None:

@@ -209,7 +209,7 @@ def _checks(session: Session) -> Iterator[Fact]:
     verdict, port, view = session.verdict, session.port, session.view
     words = "" if view.axis is None else counted(view.tokens, "token")
     if verdict is None:
-        yield Fact("·", f"headers and {words or 'texts'}: c checks all", "all")
+        yield Fact("·", f"headers and {words or 'texts'}: a checks all", "all")
         return
     if not any(verdict.severities.get(name) for name in ("error", "warning")):
         yield Fact("✓", "headers and metadata")
@@ -222,7 +222,7 @@ def _checks(session: Session) -> Iterator[Fact]:
         yield Fact(SEVERITIES[finding.severity], printable(finding.message), leads, odd=finding.severity != "info")
     left = sum(verdict.severities.values()) - _FINDINGS
     yield Fact("·", f"and {counted(left, 'more finding')}" if left > 0 else "", "place('file')")
-    yield Fact("·", "" if verdict.deep else f"{words or 'texts'}: c checks all", "all")
+    yield Fact("·", "" if verdict.deep else f"{words or 'texts'}: a checks all", "all")
 
 
 def _about(session: Session) -> Iterator[Fact]:

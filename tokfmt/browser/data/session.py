@@ -587,6 +587,11 @@ class Loading:
         elif self.session.opened.pending and self.session.opened.starts:
             self._begin("documents")
 
+    @property
+    def hides(self) -> bool:
+        """Return whether a tokenizer is loading whose text will be shown in place of what is known of the rows now."""
+        return self.stage == "tokenizer" and self.session.vocabulary is None
+
     def start_documents(self) -> None:
         """Start the second stage, even if it takes long."""
         if self.stage is None and self.session.opened.pending:

@@ -205,6 +205,9 @@ class SequencesTab(Tab):
 
     def go(self, where: Where) -> None:
         """Show a row, with the cursor on one of its tokens."""
+        if self.host.hides:
+            self.session.where, self._view = where, None
+            return
         port, token_style, self._behind = self.port, self.token_style, None
         row = max(0, min(where[0], port.count - 1))
         if self.list.port is not port or self.list.token_style != token_style:
@@ -238,6 +241,7 @@ class SequencesTab(Tab):
         if self._view is not None:
             split = session.split if len(session.splits) > 1 else ""
             self.list.border_title = self.titled(list_title(self._view, self.port, split))
+            self.list.border_subtitle = f"{len(self.list.selected):,} selected" if self.list.selected else ""
             layout = layout_words(session, reader.mode, of_text=self.scope.of_text)
             self.query_one("#reading").border_subtitle = layout
             self._title_row()
@@ -300,6 +304,10 @@ class SequencesTab(Tab):
 
     def action_batch(self) -> None:
         """Show the batch of the step that has the row under the cursor."""
+        self.show_inside(None)
+
+    def show_inside(self, inside: tuple[int, int, int] | None) -> None:
+        """Show a batch: its step, and the sample and the document in it that the cursor was on."""
         from tokfmt.browser.batch import BatchScreen
 
         view = samples_view(self.session)
@@ -308,19 +316,18 @@ class SequencesTab(Tab):
             return
         row = self.session.where[0] if view.name == self.session.shown else 0
         planned = planned_of(view) or self.query_one(PackingHead).planned
-        self.app.push_screen(BatchScreen(self.session, view, row, planned, self.host.go))
+
+        def go(spot: Spot, left: tuple[int, int, int]) -> None:
+            self.host.leave(inside=left)
+            self.host.go(spot, leaves=False)
+
+        self.app.push_screen(BatchScreen(self.session, view, row, planned, go, inside))
 
     def action_read(self) -> None:
         self.reader.focus()
 
     def action_next(self, step: int) -> None:
-        """Go to the next border of the loss or of the padding in the reader; else to the next row."""
-        parts, at = self.strip.parts, self.reader.cursor
-        if self.reader.has_focus and parts is not None and parts.row == self.reader.row:
-            beyond = [border for border in parts.borders if (border - at) * step > 0]
-            if beyond:
-                self.reader.go_to(min(beyond) if step > 0 else max(beyond))
-                return
+        """Go to the next row of the list."""
         self.list.choose(self.list.cursor + step)
 
     # panes
@@ -412,7 +419,13 @@ class SequencesTab(Tab):
         self._detail(self._facts)
 
     def action_part(self, step: int) -> None:
-        self.strip.go(step)
+        """Go to the next document of the row, or border of its loss or padding; to the one before with step -1."""
+        parts, at = self.strip.parts, self.reader.cursor
+        if parts is not None and parts.row == self.reader.row:
+            borders = {*parts.borders, *(part.start for part in parts.parts)}
+            beyond = [border for border in borders if (border - at) * step > 0]
+            if beyond:
+                self.reader.go_to(min(beyond) if step > 0 else max(beyond))
 
     def action_origin(self) -> None:
         self._follow(self.where[1])
@@ -662,9 +675,8 @@ class SequencesTab(Tab):
 
     def titled(self, count: str) -> str:
         """Return the title of the list, with the number of listed rows if there is a filter, and the order."""
-        selected = f" · {len(self.list.selected):,} selected" if self.list.selected else ""
         listed = count if self.filtered is None else f"{self.list.count:,} of {count}"
-        return f"{listed}{self.order.words()}{selected}"
+        return f"{listed}{self.order.words()}"
 
     # moves to hits
 
@@ -753,15 +765,18 @@ class SequencesTab(Tab):
         elif self.order.stop():
             self.retitle()
         elif self.reader.mark_from is not None:
-            self.reader.toggle_mark()
+            self.reader.action_mark()
         elif self.list.selected:
             self.list.selected.clear()
             self.list.selection_changed()
         elif self.search is not None:
             self._keep(None, self.filtered)
+        elif self.host.action_cancel() or self._jumps.leave():
+            return
+        elif self.has_class("zoomed"):
+            self.action_zoom()
         else:
-            self._jumps.leave()
-            self.host.action_cancel()
+            self.list.focus()
 
     def search_again(self, before: SearchScope | None, *, other: bool) -> None:
         """Repeat the searches in another view or split; forget them in another dataset."""
@@ -783,12 +798,9 @@ class SequencesTab(Tab):
 
     @on(Leaping)
     def _leaping(self, message: Leaping) -> None:
-        self.host.leave(None if message.token is None else (self.reader.row, message.token))
+        self.host.leave(**({} if message.token is None else {"where": (self.reader.row, message.token)}))
 
     # copies, exports
-
-    def action_mark(self) -> None:
-        self.reader.toggle_mark()
 
     def action_copy(self) -> None:
         """Copy the marked tokens, or all of the row: the text, or the IDs if only these are shown."""

@@ -90,7 +90,7 @@ class StatisticsTab(Working):
     def show_figures(self) -> None:
         found, session = self.found, self.session
         self.say()
-        counting = "c counts every token" if self.job is None else "being counted"
+        counting = "a counts every token" if self.job is None else "being counted"
         counting = "not counted" if self.failure else counting
         facts = known_facts(found, session)
         self.query_one("#facts", Table).show(FactLines(facts))
@@ -251,4 +251,4 @@ class StatisticsTab(Working):
         if starts_alone(self.session) and not self._called_off:
             return "◌ counting"
         known = "known from the index" if self._glance else "not counted yet"
-        return f"{known}; c counts every token" + (" (stopped)" if self._called_off else "")
+        return f"{known}; a counts every token" + (" (stopped)" if self._called_off else "")

@@ -345,7 +345,7 @@ class Reader(WithLoader, can_focus=True):
     def action_line_end(self, step: int) -> None:
         self.move(lambda scroll: scroll.to_line_end(step))
 
-    def toggle_mark(self) -> None:
+    def action_mark(self) -> None:
         """Start a mark at the token under the cursor, or remove the mark."""
         self.mark_from = self.scroll.cursor if self.mark_from is None and self.scroll else None
         self._dragged = False

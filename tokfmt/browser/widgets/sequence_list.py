@@ -61,7 +61,7 @@ def columns(
         bars: Show lengths as bars, if there is room.
         lengths: Show lengths and positions, if there is room.
     """
-    number, length = max(2, len(f"{max(0, count - 1):,}")), 7 if lengths else 0
+    number, length = 1 + max(1, len(f"{max(0, count - 1):,}")), 7 if lengths else 0
     position = max(8, len(f"{tokens:,}")) if tokens and lengths else 0
     beside, room = list[int](), width - number - length - 4 - (_LEAST_WORDS if lengths else _FEW_WORDS)
     for wide in others:
@@ -304,9 +304,10 @@ class SequenceList(VirtualTable):
         port = self.port
         tokens = port.reader.info.tokens if isinstance(port, Viewport) else None
         widths = [self._width(one) for one in self.others]
-        bars = port is not None and not port.sampled and self._lengths[0] < self._lengths[1]
-        strips = any(one.has_strip for one in self.others)  # of samples that are all as long
-        return columns(self.columns, port.count if port else 0, tokens, widths, bars=bars, lengths=not strips)
+        shortest, longest = self._lengths
+        bars = port is not None and not port.sampled and shortest < longest
+        lengths = shortest != longest or self.count < 2  # a constant says nothing
+        return columns(self.columns, port.count if port else 0, tokens, widths, bars=bars, lengths=lengths)
 
     def render_lines(self, crop: Region) -> list[Strip]:
         self._see_lengths()  # once for all lines

@@ -614,10 +614,14 @@ class SampleView:
     notes: tuple[str, ...]
     shown: Iterator[Sample] = field(repr=False)
     decoder: TextDecoder | None = field(repr=False)
+    cut: Callable[[], int | None] = field(repr=False)
 
 
-def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: str | None = None) -> SampleView:
-    """Open a dataset and read the samples `5`, `0:10` or `-3:`, or the first two."""
+def samples(
+    source: SourceRequest, selection: str | None = None, *, tokenizer: str | None = None, limit: int | None = None
+) -> SampleView:
+    """Open a dataset and read the samples `5`, `0:10` or `-3:`, those that a query finds, or the first two."""
+    query = _query(selection)
     handle, path = tokenizer_of(tokenizer), source.paths[0]
     files = find_one(source)
     chosen = files[0].format
@@ -626,8 +630,13 @@ def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: s
     reader, decoder = opened.reader, handle.decoder(lenient=True) if handle else None
     if isinstance(reader, RecordReader) or not reader.info.is_samples:
         raise OptionError(f"{printable(path)}: {chosen.name} stores no samples here. Leave out --samples")
-    first, last = _range(opened.paths[0], selection, reader.info.sequences, SAMPLES)
     rows = _Rows(reader, opened.separator.eos_id, reader.info.pad_id, decoder)
+    if query is None:
+        shown = rows.rows(*_range(opened.paths[0], selection, reader.info.sequences, SAMPLES))
+    else:
+        hits = find(reader, query, Search(each=True), decoder=handle.decoder() if handle else None)
+        shown = (sample for hit in hits for sample in rows.rows(hit.sequence, hit.sequence + 1))
+    kept = _kept(shown, limit, query)
     return SampleView(
         path=str(place_of(path)),
         format=chosen.name,
@@ -639,8 +648,9 @@ def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: s
         pad_id=rows.pad_id,
         bordered=rows.eos_id is not None or reader.has_begins,
         notes=opened.notes,
-        shown=rows.rows(first, last),
+        shown=iter(kept),
         decoder=decoder,
+        cut=lambda: kept.cut,
     )
 
 
