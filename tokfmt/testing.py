@@ -555,8 +555,8 @@ class FormatContract:
             self._write(tmp_path / f"beyond-{self.filename}", beyond, options)
 
     def test_sequence_longer_than_window_and_region(self, tmp_path: Path) -> None:
-        """The longest sequence, or one of 2.5 Mi tokens, is written in regions of 64 Ki tokens and read back. One beyond
-        `max_length` is refused.
+        """The longest sequence, or one of 2.5 Mi tokens, is written in regions of 64 Ki tokens and read back. A longer
+        one than `max_length` is refused.
         """
         options = self.long_options
         ids = (np.arange(self.max_length or 5 << 19) % 251).astype(np.uint32)

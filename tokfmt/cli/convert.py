@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -45,6 +46,7 @@ _EPILOG = examples(
 )
 
 
+_NUMBER = re.compile(r"[0-9.]+")
 _OFTEN = ("--eos", "--split", "--text-field", "--recursive", "--allow-loss", "--jobs", "--resume", "--json", "--quiet")
 
 
@@ -153,8 +155,7 @@ def command(context: click.Context, /, sources: tuple[str, ...], destination: st
     if given.pop("status"):
         _status(context, sources, destination, finishing=finishing, quiet=quiet)
         return
-    if not sources and not finishing:
-        context.fail(missing(context, "DST"))
+    _check_sources(context, sources, finishing=finishing)
     from tokfmt.api import convert
 
     run = _finish(context, sources, given) if finishing else partial(convert, sources)
@@ -172,6 +173,14 @@ def command(context: click.Context, /, sources: tuple[str, ...], destination: st
         for line in table_of_prepared(done.prepared).lines() if done.prepared else ():
             click.echo(line)
         click.echo(_summary(done, time.monotonic() - began), err=True)
+
+
+def _check_sources(context: click.Context, sources: tuple[str, ...], *, finishing: bool) -> None:
+    if not sources and not finishing:
+        context.fail(missing(context, "DST"))
+    if weight := next((word for word in sources if _NUMBER.fullmatch(word) and not os.path.lexists(word)), ""):
+        mixed = f"tokfmt recipe {' '.join(sources)} --seq-len N -o mix.toml"
+        context.fail(f"{weight} is not a file. A recipe mixes by weights: {mixed}")
 
 
 def _without(context: click.Context, evals: tuple[str, ...], options: tuple[str, ...]) -> dict[str, object] | None:

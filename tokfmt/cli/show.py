@@ -14,7 +14,19 @@ import click
 
 from tokfmt.base.plain import plain
 from tokfmt.cli.console import Watcher, document, listed, note, terminal
-from tokfmt.cli.parameters import PLACE, Command, Count, F, Grouped, common, examples, reading, requested, tokenizer
+from tokfmt.cli.parameters import (
+    PLACE,
+    Command,
+    Count,
+    F,
+    Grouped,
+    common,
+    examples,
+    rare,
+    reading,
+    requested,
+    tokenizer,
+)
 from tokfmt.cli.show_step import Printing, origin_lines, show_seen, show_step
 from tokfmt.cli.table import Table
 from tokfmt.wording import counted, listed_facts, printable, separator_words, shortened, visible
@@ -68,7 +80,7 @@ class _Selecting(Command):
 @click.option("--samples", "rows", is_flag=True, help="Print stored samples: input_ids, mask and labels.")
 @click.option("--raw", is_flag=True, help="Print the annotated bytes of files, also of damaged ones.")
 @click.option("--origin", is_flag=True, help="Print origins, from the ledger of PATH; with --step: no tokens.")
-@click.option("--seed", type=Count(), default=0, help="Seed of random:N (default: 0).")
+@rare("--seed", type=Count(), default=0, help="Seed of random:N (default: 0).")
 @click.option(
     "--limit",
     type=Count(0),

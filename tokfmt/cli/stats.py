@@ -17,6 +17,7 @@ from tokfmt.cli.parameters import (
     beside_reading,
     common,
     examples,
+    rare,
     reading,
     requested,
     running,
@@ -62,12 +63,7 @@ _EPILOG = examples(
 )
 @click.option("--select", metavar="A:B", help="Count tokens by source in these samples of a recipe or a run.")
 @click.option("--step", metavar="A:B", help="Count tokens by source in these steps of a run.")
-@click.option(
-    "--seed",
-    type=Count(0),
-    default=0,
-    help="Seed of --sample (default: 0).",
-)
+@rare("--seed", type=Count(0), default=0, help="Seed of --sample (default: 0).")
 @click.option(
     "--expect",
     "expected",

@@ -60,7 +60,7 @@ def without(given: object) -> str:
     """Return the selection of all sequences that do not overlap with evals, `{"with": [...], "ngram": 13}` or paths."""
     from tokfmt.text.filter_rules import OverlapRules
 
-    rules = OverlapRules.of(given)
+    rules = OverlapRules.of(given, "--without")
     table = {"with": [str(place_of(path).normalized()) for path in rules.evals], "ngram": rules.ngram}
     return _WITHOUT + json.dumps({**table, "by": rules.by, "field": rules.field})
 
