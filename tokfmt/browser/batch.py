@@ -23,10 +23,10 @@ from tokfmt.browser.data.session import Session
 from tokfmt.browser.data.spots import Spot
 from tokfmt.browser.dialogs import Dialog, Prompt
 from tokfmt.browser.widgets.frame import KeyBar
-from tokfmt.browser.widgets.loading import Loader
 from tokfmt.browser.widgets.sequence_list import TONES
 from tokfmt.browser.widgets.strip import bar_of
 from tokfmt.browser.widgets.virtual_table import VirtualTable, kinds
+from tokfmt.browser.work import Loader
 from tokfmt.errors import TokfmtError
 from tokfmt.wording import counted, percent, printable, shortened
 
@@ -294,7 +294,7 @@ class BatchScreen(Dialog[None]):
             shown.fit()
 
     def on_unmount(self) -> None:
-        self._texts.close()
+        self._texts.forget()
 
     def on_batch_list_chosen(self) -> None:
         shown = self.query_one(BatchList)

@@ -1,13 +1,18 @@
-"""Long work beside the screen, which ends with what began it."""
+"""Work beside the screen: long work, which ends with what began it, and reading what is shown."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 from textual.message_pump import MessagePump
+from textual.widget import Widget
 
-from tokfmt.browser.data.workers import Job
+from tokfmt.browser.data.workers import Job, said
+from tokfmt.errors import TokfmtError
+
+Then = Callable[[Any], object]
 
 
 class Work:
@@ -67,3 +72,65 @@ class Work:
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._jobs
+
+
+class Loader:
+    """Reading for a widget: one request at a time. Only the last one waits for it, so that rows scrolled past are not
+    read; with `every`, all do, in order.
+
+    Args:
+        owner: The widget, in whose thread results are handled.
+        every: Do all requests.
+    """
+
+    def __init__(self, owner: Widget, *, every: bool = False) -> None:
+        self._owner, self._every = owner, every
+        self._requests = deque[tuple[Callable[[], Any], Then]]()
+        self._job: Job | None = None
+        self._then: Then | None = None  # what to do with the result of the job; None drops it
+
+    def ask(self, work: Callable[[], Any], then: Then) -> None:
+        """Do `work` next in a thread, then call `then` with its result. An error of the work is a notification."""
+        if not self._every:
+            self._requests.clear()
+        self._requests.append((work, then))
+        self._begin()
+
+    def _begin(self) -> None:
+        if self._job is not None or not self._requests:
+            return
+        work, self._then = self._requests.popleft()
+
+        def ended(outcome: object) -> None:
+            if self._job is job:
+                self._job, then = None, self._then
+                if then is not None and isinstance(outcome, Exception):
+                    known = isinstance(outcome, TokfmtError)
+                    owner.notify(said(outcome), severity="warning" if known else "error", markup=False)
+                elif then is not None:
+                    then(outcome)
+                self._begin()
+
+        owner = self._owner
+        job = self._job = Job(lambda _: work(), lambda outcome: owner.call_later(ended, outcome))
+
+    def forget(self) -> None:
+        """Drop all requests and the result of the current one."""
+        self._requests.clear()
+        self._then = None
+
+    def leave(self) -> bool:
+        """Drop all requests, and leave the current one to its thread: a store may not answer for long.
+
+        Returns:
+            True if there was one.
+        """
+        left = not self.idle
+        self.forget()
+        self._job = None
+        return left
+
+    @property
+    def idle(self) -> bool:
+        """Return whether no request is running or waiting."""
+        return not self._requests and self._job is None

@@ -38,9 +38,9 @@ from tokfmt.browser.data.types import Finding, Place, Pointer
 from tokfmt.browser.keys import pressing
 from tokfmt.browser.tabs.base import Working
 from tokfmt.browser.widgets.hex_view import FileBar, HexView
-from tokfmt.browser.widgets.loading import Leaping, Loader
+from tokfmt.browser.widgets.loading import Leaping
 from tokfmt.browser.widgets.outline import Parts
-from tokfmt.browser.work import Work
+from tokfmt.browser.work import Loader, Work
 from tokfmt.errors import OptionError, TokfmtError
 from tokfmt.wording import counted, printable
 
@@ -78,8 +78,8 @@ class FileTab(Working):
 
     def on_unmount(self) -> None:
         super().on_unmount()
-        self._looks.close()
-        self._places.close()
+        self._looks.forget()
+        self._places.forget()
         self._counts.cancel()
 
     def compose(self) -> ComposeResult:

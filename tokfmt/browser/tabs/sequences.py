@@ -41,11 +41,12 @@ from tokfmt.browser.tabs.base import Tab
 from tokfmt.browser.tabs.list_order import ListOrder
 from tokfmt.browser.tabs.titles import layout_words, list_title, row_title, shares_words
 from tokfmt.browser.widgets.frame import Divider, FindBar, TopBar, filter_words
-from tokfmt.browser.widgets.loading import Leaping, Loader
+from tokfmt.browser.widgets.loading import Leaping
 from tokfmt.browser.widgets.packing import PackingHead
 from tokfmt.browser.widgets.reader import Reader, TokenDetails
 from tokfmt.browser.widgets.sequence_list import SequenceList
 from tokfmt.browser.widgets.strip import PackingStrip
+from tokfmt.browser.work import Loader
 from tokfmt.errors import OptionError, TokfmtError
 
 if TYPE_CHECKING:
@@ -902,9 +903,9 @@ class SequencesTab(Tab):
             self.order.as_stored()
 
     def on_unmount(self) -> None:
-        self._jumps.close()
-        self._marks.close()
-        self._known.close()
+        self._jumps.forget()
+        self._marks.forget()
+        self._known.forget()
         self.order.cancel()
         for one in (self.search, self.filtered):
             if one is not None:

@@ -29,8 +29,8 @@ from tokfmt.browser.data.session import Counted, Session
 from tokfmt.browser.data.spots import Spot
 from tokfmt.browser.keys import pressing
 from tokfmt.browser.tabs.base import Working
-from tokfmt.browser.widgets.loading import Loader
 from tokfmt.browser.widgets.table import GroupTable, Table, TokenTable
+from tokfmt.browser.work import Loader
 from tokfmt.wording import printable
 
 if TYPE_CHECKING:

@@ -330,7 +330,6 @@ def _in_line(node: DOMNode, binding: Binding) -> bool:
     return bool(listed) and is_offered(node, binding)
 
 
-_BAR = 12
 _QUIET = "$quiet"
 
 
@@ -361,48 +360,30 @@ class FindBar(Static):
         search = self._search
         if search is None:
             return Content("")
-        words, room = printable(search.words), self.content_size.width
-        line = self._line(search, words, whole=True)
-        if line.cell_length <= room:
-            return line
-        left = room - self._line(search, "", whole=False).cell_length
-        return self._line(search, shortened(words, max(_LEAST, left)), whole=False)
-
-    def _line(self, search: SearchJob, words: str, *, whole: bool) -> Content:
-        """Return the line, or one that leaves out what is needed least."""
-        parts = [Content.styled(words, "bold $foreground"), self._hits(search, whole=whole)]
+        words = shortened(printable(search.words), max(_LEAST, self.content_size.width // 3))
+        parts = [Content.styled(words, "bold $foreground"), self._hits(search)]
         if search.failure:
             parts.append(Content.styled(search.failure, "$text-error"))
         if search.running:
-            parts.append(_progress(search, whole=whole))
+            parts.append(Content.styled(f"{search.job.share or 0:.0%}", _QUIET))
         elif search.cancelled:
             parts.append(Content.styled("stopped", "$text-warning"))
         if self.wrapped:
             parts.append(Content.styled("went around", "$text-warning"))
-        return Content("   " if whole else "  ").join(parts)
+        return Content("   ").join(parts)
 
-    def _hits(self, search: SearchJob, *, whole: bool) -> Content:
+    def _hits(self, search: SearchJob) -> Content:
         results, row = search.results, search.scope.singular
         name = "hit" if search.marks else row
         if not results.hits:
             return Content.styled("nothing yet" if search.running else "nothing found", _QUIET)
         count = f"{results.hits:,}{'…' if search.running else ''}"
         text = f"{name} {self.number + 1:,} of {count}" if self.number >= 0 else f"{count} {plural(name, results.hits)}"
-        text += f" in {counted(results.sequences, row)}" if search.marks and whole else ""
+        text += f" in {counted(results.sequences, row)}" if search.marks else ""
         listed = None if self._filter is None else search.listed_by(self._filter)
         text += "" if listed is None else f", {listed:,} listed" if listed else ", none listed"
-        text += f" ({short(results.held)} kept)" if results.capped and whole else ""
+        text += f" ({short(results.held)} kept)" if results.capped else ""
         return Content.styled(text, "$text-success")
-
-
-def _progress(search: SearchJob, *, whole: bool) -> Content:
-    share = search.job.share or 0
-    done, words = round(_BAR * share), Content.styled(f"{share:.0%}", _QUIET)
-    return (
-        Content.assemble(("━" * done, "$success"), ("━" * (_BAR - done), "$foreground 20%"), " ", words)
-        if whole
-        else words
-    )
 
 
 def filter_words(filtered: SearchJob) -> str:

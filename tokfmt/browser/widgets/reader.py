@@ -215,20 +215,20 @@ class Reader(WithLoader, can_focus=True):
             self._load(scroll, missing)  # moves do not wait for chunks that are only shown
 
     def _load(self, scroll: ReaderPosition, chunk: int) -> None:
-        def load() -> Exception | None:
+        def load() -> str:
             try:
                 scroll.roll.load(chunk)
             except Exception as error:  # noqa: BLE001 - a bug of a plug-in, which must not leave moves waiting
-                return error
-            return None
+                return said(error)
+            return ""
 
-        def loaded(error: Exception | None) -> None:
+        def loaded(why: str) -> None:
             self._loading = False
-            if error is None:
+            if not why:
                 self._step()
             else:
                 self._steps.clear()
-                self.notify(said(error), severity="error", markup=False)
+                self.notify(why, severity="error", markup=False)
 
         self.loader.ask(load, loaded)
 

@@ -18,8 +18,8 @@ from tokfmt.browser.colors import tone_of
 from tokfmt.browser.data.cells import Cells
 from tokfmt.browser.data.layout import HEAD, Kind, TokenStyle, words_of
 from tokfmt.browser.data.rows import Damage, RowSource, Span, Viewport
-from tokfmt.browser.widgets.loading import Loader
 from tokfmt.browser.widgets.virtual_table import VirtualTable, kinds
+from tokfmt.browser.work import Loader
 from tokfmt.wording import bar, short
 
 if TYPE_CHECKING:
@@ -292,8 +292,8 @@ class SequenceList(VirtualTable):
         self.post_message(self.Opened())
 
     def on_unmount(self) -> None:
-        self.more.close()
-        self._around.close()
+        self.more.forget()
+        self._around.forget()
 
     def sort(self, name: str) -> None:
         self.post_message(self.Headed(name))
