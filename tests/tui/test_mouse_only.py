@@ -38,18 +38,6 @@ def place_of_line(rows, number):
     return x, next(y for y in range(top, top + height) if rows.screen.get_style_at(x, y).meta["option"] == number)
 
 
-@FUZZ_ONLY
-def test_a_tokenizer_that_is_typed_needs_no_enter():
-    async def steps(app, press):
-        await press("T", *str(TOKENIZER))
-        assert app.screen.query_one(Input).has_focus
-        await click_key(app, press, "OK")
-        assert type(app.screen).__name__ != "TokenizerList"
-        assert app.session.choice.name == str(TOKENIZER)
-
-    browse([CORPUS], steps)
-
-
 def test_an_export_writes_what_is_shown_and_needs_no_enter(tmp_path, monkeypatch):
     """Text where the reader shows text, and IDs where it shows IDs, or if the box says so."""
     monkeypatch.chdir(tmp_path)

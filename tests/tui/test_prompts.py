@@ -67,7 +67,7 @@ def test_the_first_line_says_that_the_dataset_is_not_the_one_that_was_opened(tmp
     browse([tmp_path / "a.pbin"], steps)
 
 
-@pytest.mark.parametrize(("keys", "height"), pairs(["ctrl+p s", "T"], [1, 4]))
+@pytest.mark.parametrize(("keys", "height"), pairs(["ctrl+p s", "d"], [1, 4]))
 def test_pages_of_a_menu_without_room_for_a_line(keys, height):
     async def steps(app, press):
         await press(*keys.split())
@@ -78,7 +78,7 @@ def test_pages_of_a_menu_without_room_for_a_line(keys, height):
         await press("down")
         assert tab_of(app).where == (1, 0)
 
-    browse([PACK], steps, size=(80, height))
+    browse([PACK, BLOCKS], steps, size=(80, height))
 
 
 def test_keys_that_come_before_the_list_of_commands():

@@ -61,6 +61,8 @@ _MOMENT, _LONG = 3.0, 8.0  # seconds
 _EVERY = 1.0  # seconds between two looks at what was fetched from stores, and at the files of the dataset
 _OPEN = 3  # datasets that stay open, besides those that the user named
 
+_NAMED = 3  # tokenizers that a prompt lists
+
 DARK = "tokyo-night"
 
 
@@ -650,16 +652,13 @@ class Browser(TypeAhead):
     async def action_tokenizers(self) -> None:
         """Ask for a tokenizer, and show the dataset with it."""
         from tokfmt.browser.data.tokenizers import known_tokenizers
-        from tokfmt.browser.tokenizers import TokenizerList
+        from tokfmt.browser.dialogs import Prompt
 
-        session = self.session
-        used = session.choice.name if session.choice is not None and session.vocabulary is not None else ""
-
-        def answered(name: str | None) -> None:
-            if name is not None:
-                self.use_tokenizer(name)
-
-        await self.push_screen(TokenizerList(known_tokenizers(session), used), answered)
+        known = known_tokenizers(self.session)
+        named = "".join(f" · {printable(one.name)} ({one.source})" for one in known[:_NAMED])
+        hint = f"a name, a directory or a tokenizer.json · none shows IDs{named}"
+        earlier = [one.name for one in reversed(known)]
+        await Prompt("Tokenizer", self.use_tokenizer, hint, recent=earlier).ask(self.screen)
 
     def use_tokenizer(self, name: str) -> None:
         """Show the dataset on the screen with another tokenizer, or with none."""

@@ -219,7 +219,6 @@ BATCH_LIST = _keys(
     ("left_curly_bracket,left", "part(-1)", "Document before", "", "{"),
 )
 CATALOG_LIST = [*_keys(OPEN, ("enter,l", "choose", "Open")), *_keys(MOVE, _FIRST)]
-TOKENIZERS = _keys(None, ("down", "list"), ("escape", "leave", "Close"))
 PROMPT = _keys(
     None,
     ("escape", "leave", "Cancel"),
