@@ -175,7 +175,7 @@ def test_the_dtype_of_a_column_of_bytes_is_guessed_from_upper_halves(dtype, voca
     if vocabulary > 1 << 16 and dtype == "uint16":
         return
     path = stored(tmp_path, "mds", rows_of_64(vocabulary), dtype)
-    with pytest.raises(FormatError, match=rf"dtype.* \({dtype}, probably\)"):
+    with pytest.raises(FormatError, match=rf"dtype={dtype}, probably"):
         tokfmt.open(path)
 
 

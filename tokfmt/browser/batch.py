@@ -14,7 +14,7 @@ from textual.widgets import Static
 
 from tokfmt.base.options import parse_count
 from tokfmt.browser import keys
-from tokfmt.browser.colors import tone_of
+from tokfmt.browser.colors import TONES, tone_of
 from tokfmt.browser.data.batch import Batch, attention_words, batch_of, parse_sizes, parts_in, step_of, text_of
 from tokfmt.browser.data.cells import Cells, fitted
 from tokfmt.browser.data.parts import RowParts
@@ -23,7 +23,6 @@ from tokfmt.browser.data.session import Session
 from tokfmt.browser.data.spots import Spot
 from tokfmt.browser.dialogs import Dialog, Prompt
 from tokfmt.browser.widgets.frame import KeyBar
-from tokfmt.browser.widgets.sequence_list import TONES
 from tokfmt.browser.widgets.strip import bar_of
 from tokfmt.browser.widgets.virtual_table import VirtualTable, kinds
 from tokfmt.browser.work import Loader

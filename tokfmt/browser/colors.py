@@ -27,6 +27,13 @@ HUES = (0.73, 0.58, 0.46, 0.30, 0.11, 0.94)
 """Violet, blue, teal, green, amber and pink, as shares of the circle."""
 
 
+TONES = len(HUES)
+"""Colors of sources."""
+
+SHADES = "█▓▒░"
+"""Sources differ in a shade too, for terminals without colors."""
+
+
 def tone_of(shade: int) -> int:
     """Return the number of the color of a source by the number of the source: those of the first ones are far apart."""
     return (0, 4, 2, 5, 1, 3)[shade % len(HUES)]

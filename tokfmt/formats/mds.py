@@ -445,7 +445,7 @@ def _ids(heads: Heads, byte_offsets: Offsets, lengths: Offsets, column: Column) 
         byte_offsets, lengths = byte_offsets + 1, lengths - 1
     if dtype is None:
         likely = _LIKELY[likely_width(_beginnings(file, byte_offsets, lengths), _divisors(lengths))]
-        remedy = f"Give it with --from-opt dtype=NAME ({likely}, probably)"
+        remedy = f"Give it with --from-opt dtype={likely}, probably"
         what = f"the dtype of column {column.name}, of bytes, is not stored"
         raise UnsupportedError(file.path, what, remedy=remedy)
     if column.shaped:

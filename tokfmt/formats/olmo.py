@@ -230,7 +230,7 @@ def _look(file: File, mask: Place | None, width: int | None, *, rows: bool) -> F
     end = int(spans[-1, 1]) if spans is not None and len(spans) else 0
     if width is None and spans is None:
         likely = likely_width(file.array(0, min(file.size, _LOOKED_AT) // 8 * 8, "u1"))
-        remedy = f"Give the bytes per token with --from-opt width=N ({likely}, probably)"
+        remedy = f"Give the bytes per token with --from-opt width={likely}, probably"
         raise UnsupportedError(file.path, "raw tokens without a .csv.gz, which states their width", remedy=remedy)
     given = width is not None
     width, inferred, problems = _width(file, width, end, spans)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tokfmt.base.resources import Recent
 from tokfmt.browser.data.layout import Pieces
 from tokfmt.browser.data.opening import recipe_of, run_of, samples_of
-from tokfmt.browser.data.parts import names_of, run_names
+from tokfmt.browser.data.parts import RowParts, names_of, parts_in_recipe, run_names
 from tokfmt.browser.data.rows import Damage, RecordSource, RowSource, fetched
 from tokfmt.browser.data.session import Session
 from tokfmt.browser.data.workers import Job
@@ -58,7 +58,7 @@ class RowColumn:
     """
 
     has_strip = False
-    """The list draws `strip` before the value."""
+    """The list draws `parts` before the value."""
 
     def __init__(self, name: str, read: Callable[[int, int], Sequence[str]], *, numeric: bool) -> None:
         self.name, self.read, self.numeric = name, read, numeric
@@ -68,9 +68,9 @@ class RowColumn:
         """Return the value of a row; None if it is not loaded."""
         return self._held.get(row)
 
-    def strip(self, row: int, cells: int) -> Iterator[tuple[int, int]]:  # noqa: ARG002 - those of a subclass
-        """Yield the parts of a strip of some cells: the number of cells, and the source; -1 is padding."""
-        yield from ()
+    def parts(self, row: int) -> RowParts | None:  # noqa: ARG002 - those of a subclass
+        """Return the parts of a strip; None without one."""
+        return None
 
     def load(self, rows: Sequence[int]) -> None:
         """Read the values of ascending rows that are not loaded."""
@@ -189,31 +189,16 @@ class StripColumn(RowColumn):
 
     def __init__(self, samples: Samples) -> None:
         super().__init__("fill", self._filled, numeric=True)
-        self._samples, self._strips = samples, Recent[int, Sequence[tuple[float, int]]](_KEPT)
+        self._samples, self._parts = samples, Recent[int, RowParts](_KEPT)
 
     def _filled(self, first: int, last: int) -> list[str]:
         samples = self._samples
         for row in range(first, last):
-            self._strips.put(row, _strip(samples, row))
+            self._parts.put(row, parts_in_recipe(samples, row, samples.seq_len or 1))
         return [_share(samples.filled(row) / (samples.seq_len or 1)) for row in range(first, last)]
 
-    def strip(self, row: int, cells: int) -> Iterator[tuple[int, int]]:
-        bounds = self._strips.get(row) or ()
-        owners = [
-            next((shade for stop, shade in bounds if (2 * cell + 1) / (2 * cells) < stop), -1) for cell in range(cells)
-        ]
-        if bounds and owners and owners[0] < 0:  # a sample with a token shows it
-            owners[0] = bounds[0][1]
-        yield from ((sum(1 for _ in group), shade) for shade, group in groupby(owners))
-
-
-def _strip(samples: Samples, row: int) -> list[tuple[float, int]]:
-    """Return the end of each part of a sample, as a share of it, and its source."""
-    width, filled, at, bounds = samples.seq_len or 1, samples.filled(row), 0, list[tuple[float, int]]()
-    for span in samples.spans(row):
-        at += span.stop - span.start
-        bounds.append((min(at, filled) / width, span.source))
-    return bounds
+    def parts(self, row: int) -> RowParts | None:
+        return self._parts.get(row)
 
 
 # the order of the list

@@ -42,23 +42,25 @@ def _opened(session: Session) -> Source:
     return session.opened.to_count(handle, as_stored=session.view.as_stored)
 
 
-def first_look(session: Session) -> Statistics | None:
-    """Return the statistics from header and index, or of a finished pass; None for text."""
+def first_look(session: Session) -> Statistics | str | None:
+    """Return the statistics from header and index, or of a finished pass; None for text, or the error in words."""
     from tokfmt.commands.stats import glance
 
-    opened = session.opened
+    opened, view = session.opened, session.view
     if session.refused is not None or opened.format is None:
-        raise TokfmtError(session.failure)
-    if session.statistics is not None or isinstance(session.view.reader, RecordReader):
+        return session.failure
+    if session.statistics is not None or isinstance(view.reader, RecordReader):
         return session.statistics
-    view = session.view
-    if not view.as_stored and not opened.pending and not session.failure:  # its index has been read
-        return glance(Source((session.path,), opened.format, view.reader, opened.separator, opened.notes))
-    source = _opened(session)
     try:
-        return glance(source)
-    finally:
-        source.reader.close()
+        if not view.as_stored and not opened.pending and not session.failure:  # its index has been read
+            return glance(Source((session.path,), opened.format, view.reader, opened.separator, opened.notes))
+        source = _opened(session)
+        try:
+            return glance(source)
+        finally:
+            source.reader.close()
+    except TokfmtError as error:
+        return str(error)
 
 
 def whole_pass(session: Session, job: Job) -> Counted:
@@ -279,10 +281,3 @@ def groups_of(found: Statistics | None, lists: Lists | None, session: Session) -
         return None
     port = None if session.view.name == UNKNOWN else session.port
     return GroupLines(row_name(session), lists.groups, port, session.token_style)
-
-
-def glanced(session: Session) -> Statistics | str | None:
-    try:
-        return first_look(session)
-    except TokfmtError as error:
-        return str(error)

@@ -19,7 +19,7 @@ from tokfmt.errors import TokfmtError
 from tokfmt.wording import percent, printable, short
 
 if TYPE_CHECKING:
-    from tokfmt.mix import Documents, Samples
+    from tokfmt.mix import Documents, Samples, TreeRow
 
 MOST = 1 << 17
 """Limit of the samples whose fill is counted."""
@@ -39,17 +39,17 @@ class Fills(NamedTuple):
 class PackedSource(NamedTuple):
     """What a recipe takes of a source."""
 
-    name: str  # name of the source
-    depth: int  # 1 for a source of the recipe, 2 for a source of such a source ...
+    row: TreeRow  # its row of `tokfmt recipe --explain`
     shade: int  # number of the source in the recipe, for its color
     asked: str  # what the recipe asks for: a share, a number of tokens, or all
-    actual: float  # its share of the tokens that are drawn
-    passes: float  # the mean number of times that a sequence is drawn
-    drawn: int  # tokens that are drawn
-    samples: int | None  # samples that are drawn from it; None if they are packed of several sources
-    cut: int | None  # sequences that are cut; None for documents
-    padded: int | None  # positions of padding in its samples; None if they are packed of several sources
-    share: float  # share of padding in its samples; 0 if it is unknown
+
+    def cells(self, width: int) -> tuple[str, ...]:
+        """Return the columns in words; `width` is the number of positions of a sample."""
+        row = self.row
+        counts = ("" if count is None else short(count) for count in (row.samples, row.cut, row.padded))
+        share = percent((row.padded or 0) / (row.samples * width)) if row.samples and width else ""
+        name = f"{'  ' * (row.depth - 1)}{printable(row.name)}"
+        return name, self.asked, percent(row.share), f"{row.passes:.2f}", short(row.drawn), *counts, share
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,21 +59,21 @@ class Packing:
     Attributes:
         sources: What it takes of each source.
         pack: Name of the packing; "" for a recipe of documents.
-        positions: Positions of all samples; 0 for a recipe of documents.
+        count: The number of samples; 0 for a recipe of documents.
+        width: Positions of a sample; 0 for a recipe of documents.
         padded: Positions of padding.
-        fills: The fill of each sample; None if it is not counted.
     """
 
     sources: Sequence[PackedSource]
     pack: str
-    positions: int
+    count: int
+    width: int
     padded: int
-    fills: Fills | None
 
     @property
     def used(self) -> float:
         """Return the share of positions that hold tokens."""
-        return 1 - self.padded / (self.positions or 1)
+        return 1 - self.padded / (self.count * self.width or 1)
 
     @property
     def is_odd(self) -> bool:
@@ -88,27 +88,14 @@ class Packing:
 
     def table(self, room: int) -> list[tuple[str, ...]]:
         """Return the table of the sources, with a line of headings first, and as many columns as fit in some cells."""
-        lines: list[tuple[str, ...]] = [
-            ("source", "asked", "actual", "passes", "drawn", "samples", "cut", "padded", "")
-        ]
-        lines += [_cells(source) for source in self.sources]
-        kept = [k for k in range(len(lines[0])) if any(line[k] for line in lines[1:])]
+        heads = ("source", "asked", "actual", "passes", "drawn", "samples", "cut", "padded", "")
+        lines = [heads, *(source.cells(self.width) for source in self.sources)]
+        cells = [max(len(line[k]) for line in lines) + 2 for k in range(len(heads))]
+        kept = [k for k in range(len(heads)) if any(line[k] for line in lines[1:])]
         for unneeded in (3, 5, 6, 7, 4, 1):  # the first ones are left out first
-            if _width(lines, kept) > room and unneeded in kept:
+            if sum(cells[k] for k in kept) > room and unneeded in kept:
                 kept.remove(unneeded)
         return [tuple(line[k] for k in kept) for line in lines]
-
-
-def _cells(source: PackedSource) -> tuple[str, ...]:
-    counts = ("" if count is None else short(count) for count in (source.samples, source.cut, source.padded))
-    share = "" if source.padded is None else percent(source.share)
-    name = f"{'  ' * (source.depth - 1)}{printable(source.name)}"
-    actual = (source.asked, percent(source.actual), f"{source.passes:.2f}", short(source.drawn))
-    return (name, *actual, *counts, share)
-
-
-def _width(lines: Sequence[Sequence[str]], kept: Sequence[int]) -> int:
-    return sum(max(len(line[k]) for line in lines) + 2 for k in kept)
 
 
 def packing_of(session: Session) -> Packing | str:
@@ -116,31 +103,22 @@ def packing_of(session: Session) -> Packing | str:
 
     It walks over the sequences that are drawn in part.
     """
+    from tokfmt.mix import explain
+
     recipe = recipe_of(session.view.reader)
     if recipe is None:
         return "not a recipe"
     try:
-        return _packing_of(recipe)
+        whole, *rows = explain(recipe)
     except TokfmtError as error:
         return str(error)
-
-
-def _packing_of(recipe: Samples | Documents) -> Packing:
-    from tokfmt.mix import explain
-
-    rows, samples = explain(recipe), samples_of(recipe)
-    found, shade = list[PackedSource](), -1
-    width = 0 if samples is None else samples.advance
-    for row in rows[1:]:
+    samples, found, shade = samples_of(recipe), list[PackedSource](), -1
+    for row in rows:
         shade += row.depth == 1
-        asked = _asked(recipe, shade) if row.depth == 1 else ""
-        share = (row.padded or 0) / (row.samples * width) if row.samples and width else 0.0
-        counts = row.samples, row.cut, row.padded
-        found.append(PackedSource(row.name, row.depth, shade, asked, row.share, row.passes, row.drawn, *counts, share))
+        found.append(PackedSource(row, shade, _asked(recipe, shade) if row.depth == 1 else ""))
     if samples is None:
-        return Packing(found, "", 0, 0, None)
-    whole = rows[0]
-    return Packing(found, recipe.file.pack or "stream", samples.count * width, whole.padded or 0, _fills(samples))
+        return Packing(found, "", 0, 0, 0)
+    return Packing(found, recipe.file.pack or "stream", samples.count, samples.advance, whole.padded or 0)
 
 
 def _asked(recipe: Samples | Documents, number: int) -> str:
@@ -159,30 +137,24 @@ def _fills(samples: Samples) -> Fills | None:
 
 def fills_of(session: Session) -> Fills | None:
     """Return how full the samples of the view are; None if nothing says it, or it takes long. Reads."""
-    try:
-        return _fills_of(session)
-    except TokfmtError:
-        return None  # the row that cannot be read shows the error
-
-
-def _fills_of(session: Session) -> Fills | None:
     reader, count = session.view.reader, session.port.count
     if isinstance(reader, RecordReader) or session.view.name != "samples" or padding_of(reader, 0, 0) is None:
         return None
-    recipe = recipe_of(reader)
-    samples = None if recipe is None else samples_of(recipe)
-    if samples is not None and samples.file.pack != "stored":
-        return _fills(samples)
-    if not count or count > MOST or reader.info.tokens > _COUNTED:
-        return None
-    lengths = np.unique(np.diff(reader.offsets(0, count)))
-    if len(lengths) > 1:
-        return None
     from tokfmt.browser.data.columns import padded
 
-    shares = list[float | None]()
-    for first in range(0, count, _AT_ONCE):
-        shares += padded(reader, first, min(first + _AT_ONCE, count))
+    recipe, shares, lengths = recipe_of(reader), list[float | None](), np.empty(0, np.int64)
+    samples = None if recipe is None else samples_of(recipe)
+    try:
+        if samples is not None and samples.file.pack != "stored":
+            return _fills(samples)
+        if 0 < count <= MOST and reader.info.tokens <= _COUNTED:
+            lengths = np.unique(np.diff(reader.offsets(0, count)))
+        for first in range(0, count if len(lengths) == 1 else 0, _AT_ONCE):
+            shares += padded(reader, first, min(first + _AT_ONCE, count))
+    except TokfmtError:
+        return None  # the row that cannot be read shows the error
+    if not shares:
+        return None
     length = int(lengths[0])
     return Fills(np.array([round(length * (1 - (share or 0))) for share in shares], np.int64), length)
 

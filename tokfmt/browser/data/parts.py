@@ -125,7 +125,7 @@ def parts_of(port: RowSource, token_style: TokenStyle, row: int) -> RowParts | N
         return None
     try:
         if not isinstance(reader, RecordReader) and (recipe := recipe_of(reader)) is not None:
-            return _with_loss(_of_recipe(recipe, row, span.length), port, span)
+            return _with_loss(parts_in_recipe(recipe, row, span.length), port, span)
         if (run := run_of(reader)) is not None:
             return _of_run(run, row)
         parts = _of_stored(port, token_style, row, span.length)
@@ -167,7 +167,8 @@ def _shift(recipe: Samples | Documents) -> int:
     return int(recipe.file.seq_len is not None and recipe.file.convention == "starts")
 
 
-def _of_recipe(recipe: Samples | Documents, row: int, length: int) -> RowParts:
+def parts_in_recipe(recipe: Samples | Documents, row: int, length: int) -> RowParts:
+    """Return the parts of a row of a recipe, without what is trained of it. Reads indexes."""
     from tokfmt.mix import traced
 
     names, samples = [source.name for source in recipe.sources], samples_of(recipe)

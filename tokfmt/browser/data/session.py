@@ -539,16 +539,6 @@ def row_at(session: Session, target: Pointer) -> Where | None:
     return located(session.port, position + target.beyond)
 
 
-def may_hold(session: Session, target: Pointer) -> bool:
-    """Return whether a byte holds a token, or may: neither a store is asked for it, nor rows counted. Reads."""
-    if session.refused is not None or not (target.path.is_local and session.port.whole):
-        return session.refused is None
-    try:
-        return row_at(session, target) is not None
-    except TokfmtError:
-        return False
-
-
 Stage = Literal["tokenizer", "documents"]
 
 

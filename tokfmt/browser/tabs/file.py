@@ -45,6 +45,7 @@ from tokfmt.errors import OptionError, TokfmtError
 from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:
+    from tokfmt.browser.data.layout import TokenStyle
     from tokfmt.browser.data.types import CheckReport
 
 WIDE = 100
@@ -64,6 +65,7 @@ class FileTab(Working):
     hex = getters.query_one(HexView)
     """The bytes."""
     _wish: ByteSpot | None = None
+    _style: TokenStyle | None = None
     _notes: Sequence[str] = ()
     _listed: CheckReport | None = None  # the verdict whose findings are listed
     _looks: Loader
@@ -92,7 +94,8 @@ class FileTab(Working):
                 yield HexView()
 
     def show(self, session: Session) -> None:
-        if hasattr(self, "session") and session is self.session:
+        style, self._style = self._style, session.token_style  # of the text of tokens beside their bytes
+        if hasattr(self, "session") and session is self.session and style == self._style:
             self.judged()
             return
         if not hasattr(self, "session") or session.path != self.session.path:

@@ -14,7 +14,7 @@ from textual.widgets import Static
 from tokfmt.browser import keys
 from tokfmt.browser.data.lines import FactLines, GroupLines, LengthLines
 from tokfmt.browser.data.overview import (
-    glanced,
+    first_look,
     groups_of,
     is_outdated,
     is_settled,
@@ -72,7 +72,7 @@ class StatisticsTab(Working):
             self.stop()
             self._glance, self._called_off, self.failure = None, False, ""
             self.show_figures()
-            self.loader.ask(lambda: glanced(session), self._glanced)
+            self.loader.ask(lambda: first_look(session), self._glanced)
         else:
             self.show_figures()
             self._start()

@@ -38,7 +38,7 @@ class HexView(VirtualTable):
     COMPONENT_CLASSES: ClassVar[set[str]] = kinds(
         "offset", "gap", "zero", "print", "other", "token-0", "token-1", "marked", "byte", "byte-blurred", "damage"
     )
-    blurs = False
+    has_line = False  # but the byte is
     BINDINGS = keys.HEX
 
     class Chosen(Message):

@@ -14,10 +14,11 @@ from textual.message import Message
 from textual.strip import Strip
 
 from tokfmt.browser import keys
-from tokfmt.browser.colors import tone_of
+from tokfmt.browser.colors import TONES
 from tokfmt.browser.data.cells import Cells
 from tokfmt.browser.data.layout import HEAD, Kind, TokenStyle, words_of
 from tokfmt.browser.data.rows import Damage, RowSource, Span, Viewport
+from tokfmt.browser.widgets.strip import bar_of
 from tokfmt.browser.widgets.virtual_table import VirtualTable, kinds
 from tokfmt.browser.work import Loader
 from tokfmt.wording import bar, short
@@ -28,70 +29,27 @@ if TYPE_CHECKING:
     from tokfmt.browser.data.search import SearchJob
 
 
-class Columns(NamedTuple):
-    """Width of each column in cells, 0 for none; `words` gets the rest.
+class Column(NamedTuple):
+    """A column of the list beside the numbers of rows.
 
-    `others` are those that the format has; those that do not fit are left out.
+    Attributes:
+        name: Its heading; "" for the bars of lengths.
+        width: Its width in cells.
+        least: The cells that it leaves to the beginnings of rows; else it is left out.
+        of: The column of the format; None for one of every dataset.
     """
 
-    number: int
-    position: int
-    length: int
-    words: int
-    others: tuple[int, ...] = ()
-    bar: int = 0
+    name: str
+    width: int
+    least: int
+    of: RowColumn | None = None
 
 
-def columns(
-    width: int,
-    count: int,
-    tokens: int | None,
-    others: Sequence[int] = (),
-    *,
-    bars: bool = False,
-    lengths: bool = True,
-) -> Columns:
-    """Return the columns that fit.
-
-    Args:
-        width: Cells of a line.
-        count: Number of rows.
-        tokens: Length of the token axis; None without one.
-        others: Widths of more columns.
-        bars: Show lengths as bars, if there is room.
-        lengths: Show lengths and positions, if there is room.
-    """
-    number, length = 1 + max(1, len(f"{max(0, count - 1):,}")), 7 if lengths else 0
-    position = max(8, len(f"{tokens:,}")) if tokens and lengths else 0
-    beside, room = list[int](), width - number - length - 4 - (_LEAST_WORDS if lengths else _FEW_WORDS)
-    for wide in others:
-        if room < wide + 1:
-            break
-        beside.append(wide)
-        room -= wide + 1
-    more = sum(wide + 1 for wide in beside)
-    wide_bar = _BAR if bars and room >= _BAR + 1 + _LEAST_WORDS else 0
-    more += wide_bar + 1 if wide_bar else 0
-    if width - number - length - position - more - 6 < 30:
-        position = 0
-    if width - number - length - 4 < 12:
-        length = 0
-    used = number + 1 + (position + 2 if position else 0) + (length + 1 if length else 0) + more
-    return Columns(number, position, length, max(0, width - used - 1), tuple(beside), wide_bar)
-
-
-_LEAST_WORDS = 10  # cells that other columns leave to the beginning of a row
-_BAR = 5  # cells of the bar of a length
+_LENGTH, _BAR = Column("length", 7, 12), Column("", 5, 20)
+_PLACES = ("position", "length", "")  # of columns of every dataset, from left to right
 _WIDEST = 16  # cells of another column
-_FEW_WORDS = 4  # of a sample, whose beginning is that of a document by chance
 _SHARE = 5  # cells of a share beside a strip, and of a strip at least
 _LONGEST_STRIP = 30  # cells
-
-TONES = 6
-"""Colors of sources."""
-
-SHADES = "█▓▒░"
-"""Sources differ in a shade too, for terminals without colors."""
 
 SIGNS = "▲▼"
 """The signs of an order that rises, and of one that falls."""
@@ -155,7 +113,7 @@ class SequenceList(VirtualTable):
         self.token_style = TokenStyle()
         self._rows: NDArray[np.int64] | None = None
         self._excerpts: Excerpts | None = None
-        self._shape, self._lengths = columns(80, 0, None), (1 << 62, 0)
+        self._shape, self._lengths = (2, list[Column](), 0), (1 << 62, 0)
 
     # the listed rows
 
@@ -300,14 +258,23 @@ class SequenceList(VirtualTable):
 
     # drawing
 
-    def _columns(self) -> Columns:
-        port = self.port
-        tokens = port.reader.info.tokens if isinstance(port, Viewport) else None
-        widths = [self._width(one) for one in self.others]
+    def _columns(self) -> tuple[int, list[Column], int]:
+        """Return the cells of row numbers, the columns that fit, and the cells that are left to beginnings of rows."""
+        port, number = self.port, 1 + len(f"{max(0, (self.port.count if self.port else 0) - 1):,}")
+        tokens = port.reader.info.tokens if isinstance(port, Viewport) else 0
         shortest, longest = self._lengths
-        bars = port is not None and not port.sampled and shortest < longest
         lengths = shortest != longest or self.count < 2  # a constant says nothing
-        return columns(self.columns, port.count if port else 0, tokens, widths, bars=bars, lengths=lengths)
+        wanted = [_LENGTH] if lengths else []
+        wanted += [Column(one.name, self._width(one), 10 if lengths else 4, one) for one in self.others]
+        wanted += [_BAR] if port is not None and not port.sampled and shortest < longest else []
+        wanted += [Column("position", max(8, len(f"{tokens:,}")), 30)] if tokens and lengths else []
+        room, kept = self.columns - number - 3, list[Column]()
+        for column in wanted:
+            if room - column.width - 1 >= column.least:
+                room -= column.width + 1
+                kept.append(column)
+        kept.sort(key=lambda column: _PLACES.index(column.name) if column.of is None else len(_PLACES))
+        return number, kept, room
 
     def render_lines(self, crop: Region) -> list[Strip]:
         self._see_lengths()  # once for all lines
@@ -328,41 +295,42 @@ class SequenceList(VirtualTable):
         return min(_WIDEST, max(map(cell_len, (*values, column.name + SIGNS[0]))))
 
     def headings(self) -> list[tuple[str, str]]:
-        wide, order, found = self._columns(), self.order, list[tuple[str, str]]()
-        wanted = [("#", wide.number, True)]
-        wanted += [("position", wide.position + 1, True)] if wide.position else []
-        wanted += [("length", wide.length, True)] if wide.length else []
-        orders = len(wanted)  # a click on one of these orders the list
-        wanted += [(one.name, room, one.numeric) for one, room in zip(self.others, wide.others, strict=False)]
-        for number, (name, room, numeric) in enumerate(wanted):
-            words = name + (SIGNS[order.falling] if order is not None and name == "length" else "")
-            words = set_cell_size(words, room) if cell_len(words) > room else words
-            space = " " * (room - cell_len(words))
-            heading = name if number < orders else ""
-            found.append((heading, f"{space}{words} " if numeric else f" {words}{space}"))
-            if name == "length" and wide.bar:
-                found.append(("", " " * (wide.bar + 1)))
+        (number, kept, _), order = self._columns(), self.order
+        found = [("#", f"{'#':>{number}} ")]
+        for column in kept:
+            words = column.name + (SIGNS[order.falling] if order is not None and column is _LENGTH else "")
+            found.append((column.name if column.of is None else "", _aligned(words, column)))
         marks = self._excerpts is not None and self._excerpts.search.marks
         return [*found, ("", f" {'hit, or beginning' if marks else 'begins with'}")]
 
     def cells(self, line: int, width: int) -> Cells:  # noqa: ARG002 - `_shape` has it
-        port = self.port
+        port, (number, kept, room) = self.port, self._shape
         if port is None:
             return []
-        row, wide = self.row_of(line), self._shape
-        cells = [(f"{row:>{wide.number},}", "number"), self._sign(row)]
+        row = self.row_of(line)
         span = port.peek_span(row)
+        cells = [(f"{row:>{number},}", "number"), self._sign(row)]
         if isinstance(span, Span):
-            at = f"{span.start:>{wide.position + 1},} " if wide.position and span.start is not None else ""
-            length = f"{short(span.length):>{wide.length}} " if wide.length else ""
-            cells.append((f"{at}{length}", "dim"))
-            if wide.bar:
-                drawn = bar(log1p(span.length) / log1p(max(1, self._lengths[1])), wide.bar)
-                cells.append((f"{drawn:<{wide.bar}} ", "bar"))
-            for column, room in zip(self.others, wide.others, strict=False):
-                cells += _drawn(column, row, room)
-            cells.append((" ", "dim"))
-        return [*cells, *self._words(port, row, wide.words)]
+            for column in kept:
+                cells += self._drawn(column, row, span)
+        return [*cells, (" ", "dim"), *self._words(port, row, room)]
+
+    def _drawn(self, column: Column, row: int, span: Span) -> Cells:
+        """Return the value of a column, with a strip of the sources before it if the column has one."""
+        of = column.of
+        if column is _BAR:
+            drawn = bar(log1p(span.length) / log1p(max(1, self._lengths[1])), column.width)
+            return [(f"{drawn:<{column.width}} ", "bar")]
+        if of is None:
+            number = short(span.length) if column is _LENGTH else "" if span.start is None else f"{span.start:,}"
+            return [(_aligned(number, column), "dim")]
+        value = of.peek(row) or ("…" if of.peek(row) is None else "")
+        if not of.has_strip:
+            return [(_aligned(value, column), "other")]
+        parts, wide = of.parts(row), max(0, column.width - _SHARE)
+        stretches = [] if parts is None else bar_of(parts, wide)
+        cells = [(one.text, "dim" if one.tone is None else f"tone-{one.tone}") for one in stretches]
+        return [*cells, (f"{'' if cells else ' ' * wide}{value:>{column.width - wide}} ", "dim")]
 
     def _sign(self, row: int) -> tuple[str, str]:
         """Return the mark of a row in one cell: selected, a hit, or a blank."""
@@ -388,23 +356,8 @@ class SequenceList(VirtualTable):
         return [(text, "excerpt" if is_hit else _STYLES[kind]) for text, kind, is_hit in words]
 
 
-def _drawn(column: RowColumn, row: int, cells: int) -> Cells:
-    """Return the value of a column, with a strip of the sources before it if the column has one."""
-    if not column.has_strip:
-        return [(_cell(column, row, cells), "other")]
-    wide = max(0, cells - _SHARE)
-    parts = [
-        (SHADES[shade % len(SHADES)] * many, f"tone-{tone_of(shade)}") if shade >= 0 else ("·" * many, "dim")
-        for many, shade in column.strip(row, wide)
-    ]
-    rest = wide - sum(len(text) for text, _ in parts)
-    return [(" ", "dim"), *parts, (f"{' ' * rest}{column.peek(row) or '…':>{cells - wide}} ", "dim")]
-
-
-def _cell(column: RowColumn, row: int, cells: int) -> str:
-    """Return the value of a column, aligned in its cells and a blank."""
-    value = column.peek(row)
-    text = "…" if value is None else value
-    text = set_cell_size(text, cells) if cell_len(text) > cells else text
-    space = " " * (cells - cell_len(text))
-    return f"{space}{text} " if column.numeric else f" {text}{space}"
+def _aligned(text: str, column: Column) -> str:
+    """Return a text in the cells of a column and a blank; numbers are at its right."""
+    text = set_cell_size(text, column.width) if cell_len(text) > column.width else text
+    space = " " * (column.width - cell_len(text))
+    return f" {text}{space}" if column.of is not None and not column.of.numeric else f"{space}{text} "

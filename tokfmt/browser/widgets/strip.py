@@ -13,12 +13,11 @@ from textual import events
 from textual.message import Message
 from textual.strip import Strip
 
-from tokfmt.browser.colors import tone_of
+from tokfmt.browser.colors import SHADES, TONES, tone_of
 from tokfmt.browser.data.layout import TokenStyle
 from tokfmt.browser.data.parts import RowParts, parts_of
 from tokfmt.browser.data.rows import RowSource
 from tokfmt.browser.widgets.loading import WithLoader
-from tokfmt.browser.widgets.sequence_list import SHADES, TONES
 from tokfmt.wording import printable, shortened
 
 _PADDING, _PROMPT = "·", "░"

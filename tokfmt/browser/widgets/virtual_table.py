@@ -38,6 +38,7 @@ class VirtualTable(WithLoader, ScrollView, can_focus=True):
         head: Number of lines of headings.
         selects: Lines can be selected; without, Space turns the page.
         drags: A drag selects a range of lines.
+        has_line: The line of the cursor is marked.
         blurs: The line of the cursor is marked without the focus, too.
         marks_selected: Selected lines look like that of the cursor.
         filler: The kind of the cells beyond the last one of a line.
@@ -51,7 +52,7 @@ class VirtualTable(WithLoader, ScrollView, can_focus=True):
     cursor = 0
     selects = drags = marks_selected = False
     head = 0
-    blurs = True
+    has_line = blurs = True
     filler = ""
     above: frozenset[str] = frozenset()
     nothing = ("", "none")
@@ -279,7 +280,7 @@ class VirtualTable(WithLoader, ScrollView, can_focus=True):
 
     def _segments(self, line: int) -> list[Segment]:
         chosen = self.marks_selected and self.name_of(line) in self.selected
-        chosen = chosen or (line == self.cursor and (self.blurs or self.has_focus))
+        chosen = chosen or (self.has_line and line == self.cursor and (self.blurs or self.has_focus))
         cursor = [f"table--cursor{'' if self.has_focus else '-blurred'}"] if chosen else []
         cells = self.cells(line, self.columns)
         if self.filler:
