@@ -87,7 +87,7 @@ def test_lines():
     assert err.splitlines() == [
         f"tokfmt: error: {FAULTY}: 2 errors",
         f"tokfmt: error: {MERGED}: 1 error, 1 info",
-        f"{GOOD}: modalities, 5 sequences, 102 tokens: no findings",
+        f"{GOOD}: modalities, 5 sequences, 102 tokens: no findings (no manifest)",
     ]
 
 
@@ -256,3 +256,14 @@ def test_explain_all():
     found = json.loads(run("--explain", "all", "--json")[1])
     assert found["schema"] == "tokfmt.codes/1"
     assert [line[:5] for line in out.splitlines()] == [one["code"] for one in found["codes"]]
+
+
+def test_a_manifest_that_is_gone_is_not_passed_over(tmp_path):
+    convert(GOOD, tmp_path / "x.pbin", eos="none")
+    manifest = tmp_path / "x.pbin.tokfmt.json"
+    _, out, _ = run(str(tmp_path / "x.pbin"), "--json", "--deep")
+    assert json.loads(out)["datasets"][0]["manifest"] == str(manifest)
+    assert "no manifest" not in run(str(tmp_path / "x.pbin"))[2]
+    manifest.unlink()
+    assert json.loads(run(str(tmp_path / "x.pbin"), "--json", "--deep")[1])["datasets"][0]["manifest"] is None
+    assert "(no manifest; --deep" in run(str(tmp_path / "x.pbin"))[2]

@@ -187,8 +187,13 @@ def _conclude(report: Any, *, quiet: bool, repaired: bool) -> None:
         return
     size = "" if report.sequences is None else f", {counted(report.sequences, 'sequence')}"
     size += "" if report.tokens is None else f", {counted(report.tokens, 'token')}"
-    left = "--deep reads every token" if report.dataset is None else report.dataset.format.left_to_deep
-    hint = "" if report.deep else f" ({left})"
+    format_ = None if report.dataset is None else report.dataset.format
+    left = "--deep reads every token" if format_ is None else format_.left_to_deep
+    may_have_one = format_ is not None and not format_.is_computed
+    not_compared = ["no manifest"] * (not what and may_have_one and report.manifest is None) + [left] * (
+        not report.deep
+    )
+    hint = f" ({'; '.join(not_compared)})" if not_compared else ""
     click.echo(f"{printable(report.path)}: {report.format}{size}: {what or 'no findings'}{hint}", err=True)
 
 

@@ -67,7 +67,7 @@ from tokfmt.run.execute import worker_count
 from tokfmt.run.progress import Progress
 from tokfmt.source.discover import dataset_at, dataset_paths
 from tokfmt.source.ingest import as_stored, ingested, some_ids
-from tokfmt.source.manifest import found_as_written, manifest_of
+from tokfmt.source.manifest import found_as_written, manifest_of, own_manifest
 from tokfmt.source.open import hints_of, open_dataset
 from tokfmt.source.request import (
     EosChoice,
@@ -108,6 +108,7 @@ class CheckReport:
         severities: The number of findings by severity.
         notes: The notes that other commands print when they open the dataset, except those that repeat a finding.
         unsafe: True if reading on could execute code, leave the dataset, or exhaust memory.
+        manifest: The manifest that the dataset was compared with; None without one.
         limit: The number of findings of one code that are kept.
         doubled: The separator that most documents have twice (TF945); None if they do not.
         dataset: The files that were checked, which a repair reads; None if the dataset cannot be opened.
@@ -123,6 +124,7 @@ class CheckReport:
     severities: dict[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     unsafe: bool = False
+    manifest: str | None = None
     limit: int = LIMIT
     doubled: int | None = None
     dataset: SourceFiles | None = field(default=None, repr=False, compare=False)
@@ -168,7 +170,7 @@ class CheckReport:
     def printed(self) -> CheckedDataset:
         """Return what --json prints."""
         counts = (self.sequences, self.tokens, self.unsafe, self.exit_code, self.severities, self.counts)
-        return CheckedDataset(self.path, self.format, self.deep, *counts, self.findings, self.notes)
+        return CheckedDataset(self.path, self.format, self.deep, *counts, self.manifest, self.findings, self.notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +188,7 @@ class CheckedDataset:
         severities: The number of findings by severity, including those that are not listed.
         codes: The number of findings by code, including those that are not listed. tokfmt check --explain all --json
             explains the codes.
+        manifest: The manifest that the dataset was compared with; None without one.
         findings: At most --limit findings of each code, in the order in which they were found.
         notes: The notes that other commands print when they open the dataset: inferred facts, and defects that change
             no token.
@@ -200,6 +203,7 @@ class CheckedDataset:
     exit_code: int
     severities: dict[str, int]
     codes: dict[str, int]
+    manifest: str | None
     findings: list[Finding]
     notes: tuple[str, ...]
 
@@ -324,6 +328,8 @@ class _Checking:
         self.result.dataset = dataset._replace(opened={}, inspections=None)
         self.request, _ = found_as_written(dataset, self.request)
         self.result.add(self._own(dataset, read_options(format_, self.request)), codes)
+        manifest = own_manifest(dataset)
+        self.result.manifest = str(manifest.path) if manifest.output else None
         self.result.add(file_findings(dataset, self.deep, self.jobs, self.progress, self.splits), codes)
         if not self.result.errors:
             self.result.add(shard_findings(dataset), codes)
