@@ -106,7 +106,7 @@ def test_a_damaged_line_takes_nothing_but_itself(tokenizer, tmp_path):
         facts = {fact.name: fact.value for fact in app.tab.query_one("#facts").lines.facts}
         assert facts[app.session.view.name] == "36"
         assert facts["left out"].startswith("4 records")
-        assert app.tab.query_one("#groups").groups is None
+        assert app.tab.query_one("#groups").lines is None
 
     browse([path], steps, tokenizer=tokenizer)
 

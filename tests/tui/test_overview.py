@@ -90,18 +90,6 @@ def test_what_deviates_is_marked(repeated):
     browse([repeated], steps)
 
 
-def test_each_group_and_each_of_its_members_has_its_text(repeated):
-    async def steps(app, press):
-        await to(app, press, "groups")
-        await press("right")
-        table = app.tab.query_one("#groups")
-        assert table.count == 6
-        for k, row in enumerate([0, 0, 2, 6, 4, 1]):
-            assert f"“{' '.join(map(str, DOCUMENTS[row]))} ”" in line(table, k)
-
-    browse([repeated], steps, size=(200, 60))
-
-
 def test_ids_that_never_occur_are_listed_and_lead_nowhere():
     with tokfmt.open(PACK) as dataset:
         seen = {int(token) for document in dataset for token in document}

@@ -164,10 +164,6 @@ TOKENS = [
     *_keys(LOOK, ("right,l", "turn(1)", "Rare ones", "Turn to rare, first and last tokens")),
     *_keys(MOVE, ("left,h", "turn(-1)", "Turn back")),
 ]
-GROUPS = [
-    *_keys(LOOK, ("right,l", "open", "Members", "Show the members of a group")),
-    *_keys(MOVE, ("left,h", "close", "Close a group")),
-]
 PARTS = [
     *_keys(GO, ("enter", "choose", "Open/go to")),
     *_keys(MOVE, ("right,l", "open", "Open a part"), ("left,h", "close", "Close a part")),

@@ -200,21 +200,14 @@ class TokenLines(Lines):
         return {"id": token, "count": count, "share": count / max(1, self.total), **text}
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class GroupLines(Lines):
-    """Groups of equal rows, by their number of rows. One at a time is open, with its rows below it."""
+    """Groups of equal rows, by their number of rows."""
 
     row_name: str  # the noun for a row
     ranked: Groups  # the groups
     port: RowSource | None  # the rows; None if they are not known yet
     style: TokenStyle  # the interpretation of their units
-    opened: int | None = None  # the number of the open group; None without one
-
-    @property
-    def members(self) -> NDArray[np.int64]:
-        """The rows of the open group."""
-        start, stop = (0, 0) if self.opened is None else self.ranked.offsets[self.opened : self.opened + 2]
-        return self.ranked.members[start:stop]
 
     @property
     def titles(self) -> Sequence[str]:
@@ -224,19 +217,7 @@ class GroupLines(Lines):
 
     @property
     def count(self) -> int:
-        return len(self.ranked) + len(self.members)
-
-    def at(self, line: int) -> tuple[int, int | None]:
-        """Return the group of a line, and the number of the member if the line is one."""
-        if self.opened is None or line <= self.opened:
-            return line, None
-        inside = line - self.opened - 1
-        return (self.opened, inside) if inside < len(self.members) else (line - len(self.members), None)
-
-    def row(self, line: int) -> int:
-        """Return the row of a line: of a member, or the first one of a group."""
-        group, member = self.at(line)
-        return int(self._first[group] if member is None else self.members[member])
+        return len(self.ranked)
 
     @cached_property
     def _first(self) -> NDArray[np.int64]:
@@ -259,17 +240,12 @@ class GroupLines(Lines):
         return len(f"{int(self._counts.max()):,}×"), len(f"#{int(self._first.max()):,}")  # noqa: RUF001
 
     def cells(self, line: int, width: int) -> Cells:  # noqa: ARG002 - the text is cut by the table
-        group, member = self.at(line)
-        times, number = self._cells
-        row = self.row(line)
-        if member is not None:
-            return [(f"  {'':{times}} #{row:<{number},} ", "name"), (self._text(row), "text")]
-        mark = "▸ " if group != self.opened else "▾ "
-        count = f"{int(self._counts[group]):,}×"  # noqa: RUF001
-        return [(f"{mark}{count:>{times}} ", "count"), (f"{f'#{row:,}':<{number}} ", "name"), (self._text(row), "text")]
+        (times, number), row = self._cells, int(self._first[line])
+        count = f"{int(self._counts[line]):,}×"  # noqa: RUF001
+        return [(f"{count:>{times}} ", "count"), (f"{f'#{row:,}':<{number}} ", "name"), (self._text(row), "text")]
 
     def missing(self, lines: range) -> list[int]:
-        port, rows = self.port, map(self.row, lines)
+        port, rows = self.port, self._first[lines.start : lines.stop].tolist()
         return [] if port is None else [row for row in rows if row < port.count and port.peek(row, 0, HEAD) is None]
 
     def load(self, rows: Sequence[int]) -> None:
@@ -279,14 +255,12 @@ class GroupLines(Lines):
                 self.port.load(row, 0, HEAD)
 
     def query(self, lines: Sequence[int]) -> str:
-        groups = sorted({self.at(line)[0] for line in lines})
-        return f"same:{','.join(str(row) for row in sorted(int(self._first[group]) for group in groups))}"
+        return f"same:{','.join(map(str, sorted(self._first[list(lines)].tolist())))}"
 
     def record(self, line: int) -> Mapping[str, object]:
-        group, _ = self.at(line)
-        start, stop = self.ranked.offsets[group : group + 2].tolist()
+        start, stop = self.ranked.offsets[line : line + 2].tolist()
         members = self.ranked.members[start:stop].tolist()
-        length = int(self.ranked.lengths[group])
+        length = int(self.ranked.lengths[line])
         return {"sequence": members[0], "count": stop - start, "length": length, "sequences": members}
 
 

@@ -12,7 +12,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from tokfmt.browser import keys
-from tokfmt.browser.data.lines import FactLines, GroupLines, LengthLines
+from tokfmt.browser.data.lines import FactLines, LengthLines
 from tokfmt.browser.data.overview import (
     first_look,
     groups_of,
@@ -29,7 +29,7 @@ from tokfmt.browser.data.session import Counted, Session
 from tokfmt.browser.data.spots import Spot
 from tokfmt.browser.keys import pressing
 from tokfmt.browser.tabs.base import Working
-from tokfmt.browser.widgets.table import GroupTable, Table, TokenTable
+from tokfmt.browser.widgets.table import Table, TokenTable
 from tokfmt.browser.work import Loader
 from tokfmt.wording import printable
 
@@ -60,7 +60,7 @@ class StatisticsTab(Working):
             yield Table("facts")
             yield Table("lengths", "lengths")
             yield TokenTable("tokens")
-            yield GroupTable("groups")
+            yield Table("groups")
 
     def show(self, session: Session) -> None:
         as_stored = session.view.as_stored
@@ -99,9 +99,8 @@ class StatisticsTab(Working):
         self.query_one(TokenTable).offer(rankings_of(session.statistics, session.lists, session), counting)
         self.query_one(TokenTable).display = not of_text
         self.set_class(of_text, "of-text")
-        groups, shown = groups_of(session.statistics, session.lists, session), self.query_one(GroupTable)
-        if groups is None or shown.groups is None or shown.groups.ranked is not groups.ranked:
-            shown.show(groups, counting)
+        groups, shown = groups_of(session.statistics, session.lists, session), self.query_one("#groups", Table)
+        shown.show(groups, counting)
         shown.display = groups is not None or (session.statistics is None and shown.display)  # or the focus would leave
         self.set_class(not shown.display, "alone")
 
@@ -137,10 +136,6 @@ class StatisticsTab(Working):
             action = lines.facts[message.lines[0]].action
             if action:
                 await self.run_action(action)
-        elif isinstance(lines, GroupLines):
-            member = lines.at(message.lines[0])[1] is not None and len(message.lines) == 1
-            where = (lines.row(message.lines[0]), 0) if member else None
-            self.host.go(Spot(where, words=lines.query(message.lines)))
         elif lines is not None and (words := lines.query(message.lines)):
             self.host.go(Spot(words=words))
 
@@ -155,7 +150,7 @@ class StatisticsTab(Working):
         table.focus()
 
     def action_focus_groups(self) -> None:
-        self.query_one(GroupTable).focus()
+        self.query_one("#groups").focus()
 
     def action_zoom(self) -> None:
         """Let the list with the focus fill the screen; Escape shows all again."""

@@ -10,7 +10,6 @@ from textual.message import Message
 
 from tokfmt.browser import keys
 from tokfmt.browser.data.cells import Cells, Lines
-from tokfmt.browser.data.lines import GroupLines
 from tokfmt.browser.widgets.virtual_table import VirtualTable, kinds
 
 MOST_CHOSEN = 1000
@@ -130,47 +129,3 @@ class TokenTable(Table):
         names = list(self.choices)
         if names:
             self.turn_to(names[(names.index(self.turned) + step) % len(names)])
-
-
-class GroupTable(Table):
-    """Groups of equal rows, which open to their members."""
-
-    BINDINGS = keys.GROUPS
-
-    @property
-    def groups(self) -> GroupLines | None:
-        """Return the groups; None for none."""
-        return self.lines if isinstance(self.lines, GroupLines) else None
-
-    def action_open(self) -> None:
-        groups = self.groups
-        if groups is None or not groups.count:
-            return
-        group, _ = groups.at(self.cursor)
-        if groups.port is None:
-            self.notify("The documents are not known yet. v in the first tab finds them.")
-        elif groups.opened != group:
-            self._set(group)
-
-    def action_close(self) -> None:
-        groups = self.groups
-        if groups is not None and groups.opened is not None:
-            self._set(None)
-
-    def _set(self, group: int | None) -> None:
-        """Open a group, or close the open one."""
-        groups = self.groups
-        if groups is not None:
-            line = groups.at(self.cursor)[0]
-            groups.opened = group
-            self.selected.clear()
-            self.point_at(line)
-
-    def clicked(self, column: int, times: int) -> None:
-        groups = self.groups
-        if groups is not None and times == 1 and column < 2 and groups.at(self.cursor)[1] is None:
-            if groups.opened == groups.at(self.cursor)[0]:
-                self.action_close()
-            else:
-                self.action_open()
-        super().clicked(column, times)
