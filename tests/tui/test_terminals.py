@@ -226,7 +226,7 @@ def test_keys_that_arrive_at_once_reach_what_the_keys_before_them_open(tmp_path)
         tmux.keys("g", "g", "/", "the", "Enter", "n", "f", "len>500", "Enter", "3", "1")
         tmux.await_text("▼ len>500")
         tmux.await_text("the   hit 2 of")
-        tmux.keys("?", "j", "?", "3", "?", "Escape", "q")
+        tmux.keys("?", "j", "?", "3", "?", "?", "q")
         tmux.await_text("left with 0")
 
 

@@ -628,10 +628,15 @@ class Browser(TypeAhead):
 
     async def action_quit(self) -> None:
         """Leave the browser; from a dataset of a folder, go up to the folder."""
-        if self.catalog is not None and self.current and len(self.screen_stack) == 1:
-            self._show_catalog()
-        else:
+        if not self.go_up():
             await super().action_quit()
+
+    def go_up(self) -> bool:
+        """Go up from a dataset of a folder to the folder; return False where there is no up."""
+        there = self.catalog is not None and bool(self.current) and len(self.screen_stack) == 1
+        if there:
+            self._show_catalog()
+        return there
 
     def action_no_split(self) -> None:
         self.notify("This dataset has no other splits.")

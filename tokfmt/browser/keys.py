@@ -255,7 +255,7 @@ _RANKS = (
     ("read", "occurrences", "choose", "follow_advice", "write"),
     ("batch", "sizes"),
     ("jump", "byte"),
-    ("find",),
+    ("find", "ask('find')"),
     ("split", "turn", "open", "part(1)", "step(1)", "step(-1)"),
     ("datasets",),  # only where there are several, as in a catalog: nothing else shows the way back to it
     ("filter",),

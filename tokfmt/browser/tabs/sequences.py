@@ -757,7 +757,7 @@ class SequencesTab(Tab):
         self._keep(self.search, None)
 
     def action_escape(self) -> None:
-        """Stop running searches; else remove the mark; else remove the hits."""
+        """Stop running searches; else remove the mark; else remove the hits; else go back to the list, or up."""
         if self.searches:
             for one in (self.search, self.filtered):
                 if one is not None:
@@ -772,12 +772,17 @@ class SequencesTab(Tab):
             self.list.selection_changed()
         elif self.search is not None:
             self._keep(None, self.filtered)
-        elif self.host.action_cancel() or self._jumps.leave():
-            return
-        elif self.has_class("zoomed"):
+        elif not (self.host.action_cancel() or self._jumps.leave()):
+            self._go_back()
+
+    def _go_back(self) -> None:
+        """Go back from the enlarged reader, from the reader to the list, and from the list to the folder."""
+        if self.has_class("zoomed"):
             self.action_zoom()
-        else:
+        elif not self.list.has_focus:
             self.list.focus()
+        else:
+            self.host.go_up()
 
     def search_again(self, before: SearchScope | None, *, other: bool) -> None:
         """Repeat the searches in another view or split; forget them in another dataset."""
