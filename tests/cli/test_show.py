@@ -149,12 +149,16 @@ def test_text_is_searched_in_ids_and_in_records(corpus):
     path, texts = corpus
     for pattern in ("smoke", "(?i)THE END|morning", "é", r"\d,\d", "морем|Salt"):
         wanted = [(i, *re.search(pattern, t).span()) for i, t in enumerate(texts) if re.search(pattern, t)]
-        records = shown(CORPUS, f"text:{pattern}", "--limit", "0")
+        records = shown(CORPUS, f"regex:{pattern}", "--limit", "0")
         assert [(s["index"], *s["found"]) for s in records] == wanted
-        ids = shown(path, f"text:'{pattern}'", "--tokenizer", TOKENIZER, "--limit", "0")
+        ids = shown(path, f"regex:'{pattern}'", "--tokenizer", TOKENIZER, "--limit", "0")
         assert [s["index"] for s in ids] == [i for i, *_ in wanted]
         assert [s["text"] for s in ids] == [texts[i] for i, *_ in wanted]
         assert all(s["found"][0] < s["found"][1] <= s["length"] for s in ids)
+    for words in ("f(x) =", "3.14", "$\\int_0^1"):
+        wanted = [i for i, text in enumerate(texts) if words in text]
+        assert [s["index"] for s in shown(CORPUS, f"text:{words}", "--limit", "0")] == wanted
+        assert [s["index"] for s in shown(path, f"text:{words}", "--tokenizer", TOKENIZER, "--limit", "0")] == wanted
     long = shown(CORPUS, "len>1000", "--limit", "0")
     assert [s["index"] for s in long] == [i for i, t in enumerate(texts) if len(t) > 1000]
 
@@ -195,7 +199,7 @@ def test_a_sequence_that_cannot_be_read_leaves_one_document(tmp_path, first, bef
         (["1e400"], "expected A:B"),
         (["len>1e400"], "is too large (expected less than 1e21)"),
         (["text:a"], "--tokenizer"),
-        (["text:("], "not a regular expression"),
+        (["regex:("], "not a regular expression"),
         (["random:x"], "not a whole number"),
         (["random:5", "--seed", "-1"], "expected a whole number"),
         (["5", "--limit", "-1"], "--limit"),

@@ -239,11 +239,16 @@ def naive(sequences, pattern):
             yield Hit(i, at + low, at + high)
 
 
+def searched(pattern):
+    """The search for a pattern; for its characters if it has no other sign."""
+    return f"{'text' if re.escape(pattern) == pattern else 'regex'}:{pattern}"
+
+
 @settings(max_examples=examples(300), deadline=None)
 @given(texts, st.sampled_from(PATTERNS), st.booleans(), st.booleans())
 def test_text(sequences, pattern, each, backwards):
     reader = MemoryReader(Ragged.of(sequences, np.dtype(np.uint8)))
-    query = parse_query(f"text:{pattern}")
+    query = parse_query(searched(pattern))
     found = list(find(reader, query, Search(each=each, backwards=backwards), decoder=DECODER))
     wanted = expected(list(naive(sequences, pattern)), 0, len(sequences), each=each, backwards=backwards)
     if backwards and pattern in (
@@ -261,7 +266,7 @@ def test_text_over_the_borders_of_pieces():
     """`aa` in a long row of a: no occurrence is told twice, none is lost."""
     reader = MemoryReader(Ragged.of([[0] * 31]))
     assert [h.start for h in find(reader, parse_query("text:aa"), decoder=DECODER)] == list(range(0, 30, 2))
-    assert [h.start for h in find(reader, parse_query("text:a{3}"), decoder=DECODER)] == list(range(0, 30, 3))
+    assert [h.start for h in find(reader, parse_query("regex:a{3}"), decoder=DECODER)] == list(range(0, 30, 3))
 
 
 def test_text_among_wide_ids():
@@ -345,7 +350,7 @@ def test_text_queries():
     query = parse_query("text:'foo bar'")
     assert isinstance(query, TextQuery)
     assert (query.pattern.pattern, query.literal) == ("foo bar", "foo bar")
-    assert parse_query("text:(?i)x").literal is None
+    assert parse_query("regex:(?i)x").literal is None
     assert parse_query('text:"a:b"').literal == "a:b"
 
 
@@ -362,7 +367,7 @@ def test_text_queries():
         ("token:x", "expected IDs"),
         ("token:-1", "not negative"),
         ("text:", "needs something"),
-        ("text:(", "not a regular expression"),
+        ("regex:(", "not a regular expression"),
         ("len<0", "no sequence"),
         ("5<len<5", "no sequence"),
         ("id<0", "no such ID"),
@@ -402,7 +407,18 @@ def test_text_needs_a_decoder():
     "query",
     first(
         4,
-        ["token:1,2", "text:(?i)AB", "same:0", "last:2", "token:1", "any:1", "text:a", "text:ab", "len>1Mi", "first:1"],
+        [
+            "token:1,2",
+            "regex:(?i)AB",
+            "same:0",
+            "last:2",
+            "token:1",
+            "any:1",
+            "text:a",
+            "text:ab",
+            "len>1Mi",
+            "first:1",
+        ],
     ),
 )
 def test_sequences_longer_than_a_window(query):
@@ -418,14 +434,14 @@ def test_sequences_longer_than_a_window(query):
     starts = {"token:1": [0, *pairs], "token:1,2": pairs, "any:1": [0, *pairs], "text:a": [0, *pairs]}
     starts |= {
         "text:ab": pairs,
-        "text:(?i)AB": pairs,
+        "regex:(?i)AB": pairs,
         "len>1Mi": [0],
         "same:0": [0],
         "first:1": [0],
         "last:2": [size - 1],
     }
     wanted = [k * size + start for k in range(2 if query == "same:0" else 3) for start in starts[query]]
-    decoder = byte_level([b"z", b"a", b"b", b"c"]) if query.startswith("text") else None
+    decoder = byte_level([b"z", b"a", b"b", b"c"]) if query.startswith(("text", "regex")) else None
     for backwards in (False, True):
         found = [hit.start for hit in find(reader, parse_query(query), Search(backwards=backwards), decoder=decoder)]
         assert found == (wanted[::-1] if backwards else wanted)
@@ -449,7 +465,7 @@ def test_text_of_a_long_sequence(pattern):
         ids[at - 1 : at + 1] = 1, 2
     text = b"".join(words[token] for token in ids.tolist()).decode()
     starts = [match.start() for match in re.finditer(pattern, text)]
-    reader, query, decoder = MemoryReader(Ragged.of([ids])), parse_query(f"text:{pattern}"), byte_level(words)
+    reader, query, decoder = MemoryReader(Ragged.of([ids])), parse_query(searched(pattern)), byte_level(words)
     for backwards in (False, True):
         found = [hit.start for hit in find(reader, query, Search(backwards=backwards), decoder=decoder)]
         assert found == (starts[::-1] if backwards else starts)
@@ -460,7 +476,7 @@ def test_stops_between_windows(query):
     ids = np.zeros(1 << 22, np.uint8)
     ids[:: 1 << 16] = 1
     reader, asked = MemoryReader(Ragged(ids, np.arange(5) << 20)), []
-    decoder = DECODER if query.startswith("text") else None
+    decoder = DECODER if query.startswith(("text", "regex")) else None
     hits = find(reader, parse_query(query), Search(stopped=lambda: len(asked.append(1) or asked) > 2), decoder=decoder)
     assert 0 < len(list(hits)) < 64
 
@@ -487,15 +503,15 @@ def test_records_of_text(tmp_path_factory, lines, each, backwards, data):
         "len>3": lambda i, t: len(t) > 3,
         "same:0": lambda i, t: t == lines[0],
         "seq:0,2:4": lambda i, t: i in (0, 2, 3),
-        "not text:a.": lambda i, t: re.search("a.", t) is None,
+        "not regex:a.": lambda i, t: re.search("a.", t) is None,
         "not len>3": lambda i, t: len(t) <= 3,
         "not 0,2:4": lambda i, t: i not in (0, 2, 3),
     }
-    for query in ("text:ä", "text:a.", *whole):
+    for query in ("text:ä", "regex:a.", *whole):
         if query in whole:
             hits = [Hit(i, 0, len(t)) for i, t in enumerate(lines) if whole[query](i, t)]
         else:
-            hits = [Hit(i, *m.span()) for i, t in enumerate(lines) for m in re.finditer(query[5:], t)]
+            hits = [Hit(i, *m.span()) for i, t in enumerate(lines) for m in re.finditer(query.partition(":")[2], t)]
         search = Search(each=each, backwards=backwards)
         found = list(find_records(reader, parse_query(query), search, first=first, last=last))
         assert found == expected(hits, first, last, each=each, backwards=backwards)

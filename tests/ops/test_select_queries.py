@@ -71,7 +71,7 @@ def test_a_query_takes_what_it_says_of_all_sources(first, second, query, is_line
 def test_lines_are_copied_as_they_are_and_the_others_are_listed_so(tmp_path):
     lines = [json.dumps({"text": f"{word} {i}", "id": i}) for i, word in enumerate(["cat", "dog", "cat", "bird"])]
     (tmp_path / "a.jsonl").write_text("\n".join(lines) + "\n")
-    run("convert", "a.jsonl", "b.jsonl", "--select", "not text:b|d", "--rejects", "c.jsonl", cwd=tmp_path, check=0)
+    run("convert", "a.jsonl", "b.jsonl", "--select", "not regex:b|d", "--rejects", "c.jsonl", cwd=tmp_path, check=0)
     assert (tmp_path / "b.jsonl").read_text().splitlines() == [lines[0], lines[2]]
     assert (tmp_path / "c.jsonl").read_text().splitlines() == [lines[1], lines[3]]
 
@@ -103,9 +103,9 @@ def test_texts_are_found_by_their_words_when_they_are_encoded_and_when_they_were
     done = tokfmt.convert(tmp_path / "all.pbin", tmp_path / "c.jsonl", select="text:cat")
     assert any(f"--tokenizer {TOKENIZER} writes their text" in note for note in done.notes)
     assert ids_of(tmp_path / "c.jsonl") == found
-    tokfmt.convert(tmp_path / "all.pbin", tmp_path / "d.jsonl", select="not text:c.t")
+    tokfmt.convert(tmp_path / "all.pbin", tmp_path / "d.jsonl", select="not regex:c.t")
     assert ids_of(tmp_path / "d.jsonl") == [ids for text, ids in coded.items() if "cat" not in text]
-    assert [one.index for one in tokfmt.show(tmp_path / "all.pbin", "not text:c.t").shown] == [1, 3]
+    assert [one.index for one in tokfmt.show(tmp_path / "all.pbin", "not regex:c.t").shown] == [1, 3]
 
 
 def test_numbers_of_python_are_a_selection(tmp_path):

@@ -95,7 +95,7 @@ def test_parsing_of_searches():
         ("not token:5", text),
         ("not text:x", ids),
         ("", ids),
-        ("text:(", text),
+        ("regex:(", text),
         ("5<len<3", ids),
     ):
         with pytest.raises(OptionError):

@@ -46,7 +46,8 @@ _EPILOG = examples(
     "tokfmt show pack.pbin 'len>100'",
     "tokfmt show pack.pbin dup --limit 0",
     "tokfmt show corpus.jsonl 0:3 --tokenizer tokenizer",
-    "tokfmt show corpus.jsonl \"text:'(?i)a whale'\"",
+    "tokfmt show corpus.jsonl 'text:f(x)'",
+    "tokfmt show corpus.jsonl 'regex:(?i)a whale'",
     "tokfmt show pack.pbin --raw",
     "tokfmt show samples 0:2 --samples",
     "tokfmt show mix.toml --step 1 --batch-size 2",
@@ -102,15 +103,14 @@ def command(path: str, selection: str | None, **given: Any) -> None:
 
     SEL selects sequences (default: the first five). It is a number (5, -1), a range (0:10, -3:), random:5, or a search:
     token:464, token:464,3290 (consecutive IDs), any:464,3290 (any of several IDs), first:464, last:0, id>=50257,
-    text:'regex' (in the decoded text), len>4096, len==0, 10<len<20, dup (the first of each group of equal sequences),
-    same:17 (equal to sequence 17), or seq:3,17,20:30; not before it: the others.
+    text:words (these characters), regex:w.*s, len>4096, len==0, 10<len<20, dup (the first of each group of equal
+    sequences), same:17 (equal to sequence 17), or seq:3,17,20:30; not before it: the others.
 
     A search that finds nothing reports that, and exits with 0.
 
     For a recipe or a run, --step and --sample print the parts of the sequences that the model reads, and --seen lists
     when it read a sequence.
     """
-    from tokfmt.commands.search.query import literal_search
     from tokfmt.commands.show.show import SEARCHED, searches, show, show_origins
 
     only_ids, only_text, full = given.pop("only_ids"), given.pop("only_text"), given.pop("full")
@@ -150,8 +150,7 @@ def command(path: str, selection: str | None, **given: Any) -> None:
         if as_json:
             listed("show", preview, map(_as_json, preview.shown), lambda: {"stopped_after": preview.cut()})
             return
-        literal = literal_search(selection)
-        print_preview(preview, only_ids=only_ids, only_text=only_text, quiet=quiet, full=full, literal=literal)
+        print_preview(preview, only_ids=only_ids, only_text=only_text, quiet=quiet, full=full)
 
 
 def print_preview(
@@ -161,7 +160,6 @@ def print_preview(
     only_text: bool = False,
     quiet: bool = False,
     full: bool = False,
-    literal: str | None = None,
 ) -> None:
     """Print the heading and the notes on stderr, and the sequences on stdout."""
     if not quiet:
@@ -180,13 +178,12 @@ def print_preview(
             click.echo()
         _write_sequence(shown, style)
     if not quiet:
-        _print_end(preview.sequences, preview.cut(), count, literal)
+        _print_end(preview.sequences, preview.cut(), count)
 
 
-def _print_end(sequences: int | None, cut: int | None, count: int, literal: str | None = None) -> None:
+def _print_end(sequences: int | None, cut: int | None, count: int) -> None:
     if not count:
-        hint = f"; {literal} finds these characters" if literal else ""
-        click.echo("no sequences" if sequences == 0 else f"nothing found{hint}", err=True)
+        click.echo("no sequences" if sequences == 0 else "nothing found", err=True)
     if cut is not None:
         note(f"stopped after {cut:,}; --limit N shows N, --limit 0 shows all")
 

@@ -44,7 +44,7 @@ from tokfmt.wording import counted
 _BLOCK = 1 << 22  # bytes
 _IDS = re.compile(r"\s*\d[\d_]*(?:[\s,]+\d[\d_]*)*\s*")
 _WORDED = re.compile(
-    r"\s*(?:not\s+)*(?:(?:token|text)\s*:|(?:any|first|last|same|seq)\s*:\s*\d|(?:len|length|id|padding|masked)\s*[<>=]"
+    r"\s*(?:not\s+)*(?:(?:token|text|regex)\s*:|(?:any|first|last|same|seq)\s*:\s*\d|(?:len|length|id|padding|masked)\s*[<>=]"
     r"|[\d\s_.,kKmMgGtTi]*[<>=]+\s*(?:len|length|id)\b)",
     re.IGNORECASE,
 )
@@ -116,7 +116,8 @@ def _batches(encoder: Encoder | None, reader: RecordReader, block: Block) -> Ite
 
 
 EXAMPLES = [
-    ("words", "The text, in any case; also a regular expression"),
+    ("words", "These characters of the text"),
+    ("regex:w.*s", "A regular expression in the text"),
     ("token:464,3290", "These IDs in a row"),
     ("any:464,3290", "One of these IDs"),
     ("id>=50257", "An ID of a range"),
@@ -134,7 +135,8 @@ EXAMPLES = [
 
 def hint(scope: SearchScope) -> str:
     """Return all searches of some rows, each by an example."""
-    holds = {"words": scope.of_text or scope.decoder is not None, "padding>0": scope.singular == "sample"}
+    holds = dict.fromkeys(("words", "regex:w.*s"), scope.of_text or scope.decoder is not None)
+    holds |= {"padding>0": scope.singular == "sample"}
     holds |= {"masked>0": holds["padding>0"], "token:464,3290": scope.port.unit == "token"}
     holds |= dict.fromkeys(("any:464,3290", "id>=50257", "first:464", "last:0"), scope.port.unit == "token")
     return " · ".join(example for example, _ in EXAMPLES if holds.get(example, True))

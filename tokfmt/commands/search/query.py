@@ -2,7 +2,8 @@
 
 `token:50256`       sequences that hold an ID
 `token:464,3290`    sequences that hold a run of consecutive IDs
-`text:'foo.*bar'`   sequences whose text matches a regular expression; quotes are optional; flags as in (?i)
+`text:'f(x) = 1'`   sequences whose text holds these characters; quotes are optional
+`regex:'f.*1'`      sequences whose text matches a regular expression; quotes are optional; flags as in (?i)
 `first:464`         sequences that begin with an ID, or one of several: first:464,13
 `last:0`            sequences that end with an ID, or one of several
 `len>4096`          sequences by length; also length>4096, len<=10, len==0, 10<len<20, 1Ki<=len<2Ki
@@ -32,7 +33,7 @@ from tokfmt.errors import OptionError
 if TYPE_CHECKING:
     import regex
 
-_KINDS = ("token", "text", "len", "padding", "masked", "any", "id", "first", "last", "same", "seq")
+_KINDS = ("token", "text", "regex", "len", "padding", "masked", "any", "id", "first", "last", "same", "seq")
 _LENGTH_WORDS = ("len", "length")
 _HOW = "write token:50256, token:464,3290, text:'some words', len>4096, 10<len<20 or not len>4096"
 _NUMBER = r"-?\s*[\d][\d_.,]*(?:[eE]\+?\d+)?\s*[kKmMgGtT]?i?"
@@ -43,13 +44,12 @@ _LENGTH = re.compile(
 )
 _LIST = re.compile(r"[\d_:\s]*\d\s*,[\d_:,\s]*")
 _NOT = re.compile(r"\s*not\b\s*(.*)", re.IGNORECASE | re.DOTALL)
-_GROUPED = re.compile(r"(?:\s*\d{1,3}(?:,\d{3})+\s*:?|\s*\d*\s*:?){1,2}")
+_GROUPED = re.compile(r"\s*(?:\d{1,3}(?:,\d{3})+|\d*)(?:\s*:\s*(?:\d{1,3}(?:,\d{3})+|\d*))?\s*")
 LARGEST = (1 << 64) - 1
 """The largest ID that a dataset can hold."""
 
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "==": "="}
 _PER_SECOND = 1_000_000  # characters; every pattern without excessive backtracking is faster
-_SPECIAL = frozenset(r".^$*+?{}[]\|()")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +79,11 @@ class EndQuery:
 
 @dataclass(frozen=True, slots=True)
 class TextQuery:
-    """A query for a regular expression in the text of a sequence."""
+    """A query for characters, or a regular expression, in the text of a sequence."""
 
     whole: ClassVar[bool] = False
     pattern: regex.Pattern[str]  # the `regex` module, unlike `re`, releases the GIL and has a timeout
-    literal: str | None  # what the pattern matches if it has no special character
+    literal: str | None  # the characters that the pattern matches; None for a regular expression
 
     def spans(self, text: str, start: int = 0, patience: float | None = None) -> Iterator[tuple[int, int]]:
         """Yield matches from left to right, as (first character, end); `patience` is in seconds."""
@@ -93,9 +93,9 @@ class TextQuery:
                 yield match.span()
         except TimeoutError:
             raise OptionError(
-                f"text:{self.pattern.pattern}: no end after {timeout:.0f} s in {len(text):,} characters. Rewrite the "
+                f"regex:{self.pattern.pattern}: no end after {timeout:.0f} s in {len(text):,} characters. Rewrite the "
                 "pattern: a repeat within a repeat, as in (a+)+, may run forever",
-                name="text",
+                name="regex",
             ) from None
 
 
@@ -218,7 +218,7 @@ def is_query(text: str) -> bool:
 
 
 def _meant(kind: str) -> str | None:
-    spellings = {"tokens": "token", "ids": "any", "regex": "text", "re": "text", "sequence": "seq"}
+    spellings = {"tokens": "token", "ids": "any", "regexp": "regex", "re": "regex", "sequence": "seq"}
     return spellings.get(kind.lower()) or nearest(kind, _KINDS)
 
 
@@ -265,29 +265,28 @@ def _joined(spans: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     return tuple(merged)
 
 
-def _text(rest: str) -> TextQuery:
+def _words(rest: str, kind: str) -> str:
     quoted = len(rest) >= 2 and rest[0] == rest[-1] and rest[0] in "'\""
     words = rest[1:-1] if quoted else rest
     if not words:
-        raise OptionError("text: needs something to look for, such as text:'some words'", name="text")
+        raise OptionError(f"{kind}: needs something to look for, such as {kind}:'some words'", name=kind)
+    return words
+
+
+def _text(rest: str) -> TextQuery:
     import regex  # the import takes longer than a search for a literal
 
+    words = _words(rest, "text")
+    return TextQuery(regex.compile(regex.escape(words, literal_spaces=True)), words)
+
+
+def _regex(rest: str) -> TextQuery:
+    import regex
+
     try:
-        pattern = regex.compile(words)
+        return TextQuery(regex.compile(_words(rest, "regex")), None)
     except (regex.error, OverflowError, RecursionError) as error:
-        what = f"text:{rest}: not a regular expression: {error}. text:{_literally(words)} finds these characters"
-        raise OptionError(what, name="text") from None
-    return TextQuery(pattern, None if _SPECIAL & set(words) else words)
-
-
-def literal_search(selection: str | None) -> str | None:
-    """Return the search for the characters of a regular expression; None for other selections, and if it is equal."""
-    kind, _, words = (selection or "").partition(":")
-    return f"text:{_literally(words)}" if kind.strip().lower() == "text" and _SPECIAL & set(words) else None
-
-
-def _literally(words: str) -> str:
-    return "".join(f"\\{letter}" if letter in _SPECIAL else letter for letter in words)
+        raise OptionError(f"regex:{rest}: not a regular expression: {error}", name="regex") from None
 
 
 def _limits(text: str, match: re.Match[str], nothing: str) -> tuple[int, int | None]:
@@ -313,6 +312,7 @@ _READ: Mapping[str, Callable[[str], Query]] = {
     "first": lambda rest: EndQuery(_numbers(rest, "first", "ID"), is_last=False),
     "last": lambda rest: EndQuery(_numbers(rest, "last", "ID"), is_last=True),
     "text": _text,
+    "regex": _regex,
     "same": lambda rest: SameQuery(tuple(sorted(set(_numbers(rest, "same", "number"))))),
     "seq": lambda rest: NumberQuery(_spans(rest, "seq", "numbers such as seq:5 or seq:3,17,20:30")),
 }

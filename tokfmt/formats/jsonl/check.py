@@ -40,7 +40,7 @@ REPAIRS: Mapping[str, Repair] = {
 
 _LOOK = 1 << 22  # bytes per place that a check reads
 _SPECIAL = b"<|endoftext|>"
-_SPELLED = r"text:<\|endoftext\|>"  # the query for it
+_SPELLED = "text:<|endoftext|>"  # the query for it
 
 
 def findings(texts: Sequence[TextFile], options: ReadOptions, how: Audit) -> Iterator[Finding]:
