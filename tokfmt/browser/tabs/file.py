@@ -143,7 +143,7 @@ class FileTab(Working):
         self.say()
         if verdict is None or self.bytes is None or verdict is self._listed:
             return
-        is_first, self._listed = self._listed is None and self._before is None, verdict
+        self._listed = verdict
         order = [*SEVERITIES, *(finding.severity for finding in verdict.findings)]
         findings = sorted(verdict.findings, key=lambda finding: order.index(finding.severity))
         if session.failure and session.refused is None:  # of the tokenizer: the check does not know it
@@ -151,8 +151,9 @@ class FileTab(Working):
 
         def then(found: Mapping[int, Sequence[Finding]]) -> None:
             before, row = self.parts.finding, self.parts.row
+            is_first = not outline.findings and self._before is None and not self.hex.has_focus
             outline.mark(found)
-            if before is not None or (is_first and findings and not self.hex.has_focus):
+            if findings and (before is not None or is_first):
                 row = outline.row_of(before or findings[0]) or row
             self.parts.changed(row)
 
@@ -192,6 +193,8 @@ class FileTab(Working):
         if finding is not None:
             if finding.offset is not None and self.session.path.is_local:  # a store is not asked without a key
                 self.hex.show(self.bytes, place_of_finding(finding), finding.offset, 1)
+            elif self.hex.bytes is None and self.session.is_file and self.session.identity is not None:
+                self.hex.show(self.bytes, self.session.path, 0, 0)
         elif section is not None and field is not None and field.offset is not None:
             self.hex.show(self.bytes, field.path or section.path, field.offset, field.length)
         elif field is not None and field.path is not None:
@@ -273,28 +276,27 @@ class FileTab(Working):
     @on(Parts.Followed)
     def _followed(self) -> None:
         session, section, field, finding = self.session, self.parts.section, self.parts.field, self.parts.finding
-        if finding is not None and finding.query:
-            self.host.go(Spot(words=finding.query))
-        elif finding is not None:
+        if finding is not None:
             self._list_alike(session, finding)
         elif section is not None and field is not None:
             self.go_to_sequence(lambda: sequence_of(session, section, field))
 
     def _list_alike(self, session: Session, finding: Finding) -> None:
-        """List the sequences that the findings of one code are about."""
-        alike = [one for one in self._findings if one.code == finding.code and one.offset is not None]
+        """List the sequences that a finding is about: those of its query, or of all findings of its code."""
+        alike = [finding] if finding.query else [one for one in self._findings if one.code == finding.code]
 
-        def find() -> list[tuple[Finding, int]]:
+        def find() -> list[tuple[Finding, Where]]:
             places = [(one, row_of_finding(session, one)) for one in alike]
-            return [(one, where[0]) for one, where in places if where is not None]
+            return [(one, where) for one, where in places if where is not None]
 
-        def then(rows: list[tuple[Finding, int]]) -> None:
-            if not rows:
+        def then(places: list[tuple[Finding, Where]]) -> None:
+            rows = sorted({row for _, (row, _) in places})
+            where = next((where for one, where in places if one is finding), None)
+            if finding.query or rows:
+                words = finding.query or f"seq:{','.join(map(str, rows))}"
+                self.host.go(Spot(where or ((rows[0], 0) if rows else None), words=words))
+            else:
                 self.notify("This finding is about no single sequence.")
-                return
-            numbers = sorted({row for _, row in rows})
-            row = next((row for one, row in rows if one is finding), numbers[0])
-            self.host.go(Spot((row, 0), words=f"seq:{','.join(map(str, numbers))}"))
 
         self.loader.ask(find, then)
 
