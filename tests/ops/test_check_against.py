@@ -53,7 +53,7 @@ def test_a_corpus_with_other_fields(tmp_path):
 
 def test_truncated(tmp_path):
     (finding,) = look(converted(tmp_path, select="0:20")).findings
-    assert finding.message == "164 of 184 documents are missing (from document 21 of the corpus on)"
+    assert finding.message == "164 of 184 documents are missing (from document 20 of the corpus on)"
     assert finding.code == "TF931"
 
 
@@ -62,7 +62,7 @@ def test_a_line_left_out(tmp_path):
     (tmp_path / "t.jsonl").write_bytes(b"".join(lines[:6] + lines[7:]))
     convert(tmp_path / "t.jsonl", tmp_path / "x.pbin", tokenizer=str(TOKENIZER))
     (finding,) = look(tmp_path / "x.pbin").findings
-    assert finding.message == "1 of 184 documents are missing (first: document 7 of the corpus)"
+    assert finding.message == "1 of 184 documents are missing (first: document 6 of the corpus)"
 
 
 def test_a_changed_token_is_located(tmp_path):
@@ -75,7 +75,7 @@ def test_a_changed_token_is_located(tmp_path):
     path.write_bytes(raw)
     (finding,) = [f for f in look(path).findings if f.code == "TF933"]
     was, now = int(tokens[start + 3]), int(tokens[start + 3]) ^ 1
-    assert f"sequence 5, document 6 of the corpus, position 3: {now:,}, expected {was:,}" in finding.message
+    assert f"sequence 5, document 5 of the corpus, position 3: {now:,}, expected {was:,}" in finding.message
     assert finding.offset is None or finding.offset in (at, at - at % 2)
 
 
@@ -110,7 +110,7 @@ def test_every_format(tmp_path):
         convert(path, tmp_path / name, **how)
         verdict = look(tmp_path / name)
         assert verdict.counts.get("TF931") == 1, name
-        assert "from document 101" in next(f.message for f in verdict.findings if f.code == "TF931")
+        assert "from document 100" in next(f.message for f in verdict.findings if f.code == "TF931")
 
 
 def test_upstreams_truncated_pack():

@@ -5,6 +5,7 @@ import json
 import re
 import tracemalloc
 
+import commands
 import numpy as np
 import overlap_oracle as oracle
 import pytest
@@ -471,3 +472,12 @@ def test_memory_follows_the_evals(tmp_path, texts):
     assert peak(lines(tmp_path / "c.jsonl", ["a b c"]), evals, ngram=5) < 60 * size + (40 << 20)
     few = lines(tmp_path / "few.jsonl", ["a b a b a b", texts[0][:40]])
     assert peak(lines(tmp_path / "c.jsonl", texts * 4), few, ngram=5) < 128 << 20
+
+
+def test_short_items_are_reported(tmp_path):
+    evals = lines(tmp_path / "e.jsonl", ["two words", "one of more than three words"])
+    corpus = lines(tmp_path / "c.jsonl", ["here are two words of many", "nothing"])
+    report = tokfmt.overlap(corpus, evals, ngram=4, expect=["hit_items == 0", "short_items == 0"])
+    assert report.short_items == 1 and [text.split()[1] for text in report.unmet] == ["short_items"]
+    words = ("convert", corpus, tmp_path / "o.jsonl", "--without", evals, "--without-opt", "ngram=4")
+    assert "1 item of evals with fewer than 4 words" in commands.run(*words, check=0).stderr

@@ -438,7 +438,7 @@ def test_expectations(text, holds):
     ("text", "message"),
     [
         ("tokns > 5", "Did you mean tokens"), ("duplicates > 5", "Did you mean duplicates"), ("tokens", "KEY OP VALUE"),
-        ("tokens > many", "is not a number"), ("tokens > nan", "is not a number"), ("empty < 5", "empty"), ("", "KEY OP VALUE"),
+        ("tokens >= 99%", "is a share"), ("tokens > many", "is not a number"), ("tokens > nan", "is not a number"), ("empty < 5", "empty"), ("", "KEY OP VALUE"),
         ("max_id != <50257", "KEY OP VALUE"), ("tokens != foo", "'foo' is not a number. Write KEY OP VALUE"),
         ("tokens => 1e6", "KEY OP VALUE"), ("tokens =< 5", "KEY OP VALUE"), ("tokens =! 5", "KEY OP VALUE"),
         ("tokens === 5", "KEY OP VALUE"), ("tokens <> 5", "KEY OP VALUE"), ("tokens >", "KEY OP VALUE"),

@@ -119,6 +119,8 @@ def _print_report(report: Any) -> None:
     left = listed - len(report.differences)
     if report.differences and left > 0:
         click.echo(f"… and {left:,} more (--limit)")
+    if report.counts.get("moved"):
+        click.echo("--ignore-order compares in any order")
     _print_surplus(report)
 
 

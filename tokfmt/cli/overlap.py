@@ -59,7 +59,7 @@ _EPILOG = examples(
     "expected",
     multiple=True,
     metavar="'KEY OP VALUE'",
-    help="Condition on max_share, max_longest, hit_items or hit_documents, else the exit code is 1; repeatable.",
+    help="Condition on max_share, hit_items, short_items, …, else the exit code is 1; repeatable.",
 )
 @workers()
 @running(
@@ -163,6 +163,9 @@ def _print(report: OverlapReport, *, quiet: bool) -> None:
     click.echo("\n\n".join("\n".join(table.lines()) for table in tables))
     if quiet:
         return
+    if report.short_items:
+        what = f"{counted(report.short_items, 'item')} with fewer than {report.ngram} {report.by}"
+        note(f"{what} cannot be found. --ngram N finds shorter ones; --expect 'short_items == 0' makes it an error")
     if len(hits) > _ROWS:
         note(f"{len(hits) - _ROWS:,} more items are in --json and --list")
     for text in report.notes:

@@ -108,6 +108,8 @@ def _value(text: str, kind: type, *, of_bytes: bool) -> tuple[Scalar, str]:
         value = math.nan
     if not math.isfinite(value):
         return None, f"{plain!r} is not a number"
+    if plain.endswith("%") and kind is int:
+        return None, f"{plain!r} is a share, and the value is a count"
     return value / 100 if plain.endswith("%") else value, ""
 
 

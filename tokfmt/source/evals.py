@@ -238,8 +238,8 @@ def overlapping(
     axes: Sequence[TokenReader | None],
     tokenizer: TokenizerHandle | None,
     jobs: int,
-) -> NDArray[np.bool_]:
-    """Return for each document of some sources whether it holds an n-gram of evals.
+) -> tuple[NDArray[np.bool_], int]:
+    """Return for each document of some sources whether it holds an n-gram of evals; and the number of short items.
 
     The words of texts are those of the records. Else the token axis of a source is read, if it has one already.
     """
@@ -257,4 +257,4 @@ def overlapping(
             else:
                 in_axis[found.texts] = True
         masks.append(in_axis)
-    return np.concatenate(masks)
+    return np.concatenate(masks), int(np.count_nonzero(np.diff(index.bounds) < rules.ngram))

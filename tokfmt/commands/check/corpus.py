@@ -208,12 +208,8 @@ def _firsts(stretches: Iterator[Stretch]) -> dict[Step, Stretch]:
 
 def _difference_findings(name: str, here: Side, corpus: Side, differences: Differences) -> Iterator[Finding]:
     if differences.missing:
-        line = differences.first("missing")[1] + 1
-        place = (
-            f"from document {line:,} of the corpus on"
-            if differences.cut_off
-            else f"first: document {line:,} of the corpus"
-        )
+        first = f"document {differences.first('missing')[1]:,} of the corpus"
+        place = f"from {first} on" if differences.cut_off else f"first: {first}"
         problem = f"{differences.missing:,} of {differences.total:,} documents are missing ({place})"
         yield Finding("TF931", "error", name, problem, _REMEDY)
     if differences.extra:
@@ -225,7 +221,7 @@ def _difference_findings(name: str, here: Side, corpus: Side, differences: Diffe
         )
     if differences.moved:
         sequence, document = differences.first("moved")
-        place = f"sequence {sequence:,}, document {document + 1:,} of the corpus"
+        place = f"sequence {sequence:,}, document {document:,} of the corpus"
         problem = f"{differences.moved:,} documents are in another order (first: {place})"
         yield Finding("TF935", "error", name, problem, "If their order does not matter, add --ignore-order")
     if differences.changed:
@@ -240,7 +236,7 @@ def _changed(name: str, here: Side, corpus: Side, differences: Differences) -> F
     at = int(differ[0]) if len(differ) else length
     path, offset = _place(name, here, sequence, at)
     shift = shift_of(here, corpus, sequence, document)
-    head = f"{differences.changed:,} documents differ (first: sequence {sequence:,}, document {document + 1:,} of "
+    head = f"{differences.changed:,} documents differ (first: sequence {sequence:,}, document {document:,} of "
     if shift:
         tokens, way = abs(shift), "early" if shift > 0 else "late"
         problem = f"{head}the corpus): they begin {tokens:,} tokens too {way}"

@@ -137,12 +137,15 @@ def _overlapping(
 
     progress.phase("searching", len(sources), "sources")
     try:
-        found = overlapping(rules, sources, axes, tokenizer, jobs)
+        found, short = overlapping(rules, sources, axes, tokenizer, jobs)
     except TokfmtError as error:
         reword(error, partial(_OF_OVERLAP.sub, r"--without-opt \1=\2"))
         raise
     count = int(np.count_nonzero(found))
     progress.note(f"--without leaves out {count:,} of {counted(len(found), 'document')}, which overlap with evals")
+    if short:
+        what = f"{counted(short, 'item')} of evals with fewer than {rules.ngram} {rules.by}"
+        progress.note(f"{what} cannot be found. --without-opt ngram=N finds shorter ones")
     return found
 
 

@@ -170,6 +170,7 @@ def _overlap(request: OverlapRequest, progress: Progress, *, every_end: bool) ->
         ngram=request.rules.ngram,
         by=request.rules.by,
         tokenizer=how.tokenizer.name if how.tokenizer is not None else None,
+        short_items=sum(of_eval.short for of_eval in each),
         hit_items=len(examples),
         hit_documents=int(totals.of_corpora.sum()),
         max_share=max((one.max_share for one in each), default=0.0),

@@ -98,6 +98,7 @@ class OverlapReport:
         by: What n-grams consist of, "words" or "tokens".
         tokenizer: The tokenizer that decoded or encoded, by the name that was given or that a manifest states; None if
             none was needed.
+        short_items: The items with fewer than n words or tokens, of which nothing can be found.
         hit_items: The items with a found n-gram.
         hit_documents: The documents that hold an n-gram of an eval.
         max_share: The largest share of an item.
@@ -108,6 +109,7 @@ class OverlapReport:
     ngram: int
     by: str
     tokenizer: str | None
+    short_items: int
     hit_items: int
     hit_documents: int
     max_share: float
