@@ -65,7 +65,7 @@ def test_a_hit_in_the_list_is_the_hit_in_the_reader(path, known):
 
     async def steps(app, press):
         tab = tab_of(app)
-        await find(app, press, " (the|to|of) ")
+        await find(app, press, "regex:' (the|to|of) '")
         found = [y for y in tab.list.seen if tab.search.results.has(tab.list.row_of(y))]
         assert found
         for y in found:

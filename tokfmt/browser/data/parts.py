@@ -72,7 +72,6 @@ class RowParts:
     parts: Sequence[SamplePart]  # the parts in order
     epoch: int = 0  # the pass over the source that it is drawn from, from 0
     trained: int | None = None  # positions whose label counts in the loss; None if nothing says it
-    borders: Sequence[int] = ()  # units at which the loss begins or ends, and the first one of the padding
     prompts: Sequence[range] = ()  # intervals of units that are not trained, if there are more of them than documents
     odd: str = ""  # how the loss mask differs from that of most samples, in words; "" if it does not
     divided: bool = True  # it is known where documents begin in the row
@@ -87,6 +86,12 @@ class RowParts:
         """Return whether a unit is in an interval that is not trained."""
         found = bisect_right(self.prompts, unit, key=lambda prompt: prompt.start) - 1
         return found >= 0 and unit in self.prompts[found]
+
+    @property
+    def borders(self) -> set[int]:
+        """Return the units at which documents begin, the loss begins or ends after a prompt, or the padding begins."""
+        loss = (border for prompt in self.prompts for border in (prompt.start, prompt.stop))
+        return {*(part.start for part in self.parts), *loss, self.filled} - {self.length}
 
     @property
     def words(self) -> str:
@@ -154,12 +159,11 @@ def _with_loss(parts: RowParts, port: RowSource, span: Span) -> RowParts:
     if counts is None:
         return parts
     trained, flags = int(np.count_nonzero(counts[: parts.filled])), piece.targets[: parts.filled]
-    changes = (np.flatnonzero(np.diff(flags)) + 1).tolist()[:MOST]
-    borders = sorted({*changes, *([parts.filled] if parts.filled < parts.length else [])})
     prompts = list[range]()
     if parts.filled - trained > len(parts.parts):  # the first token of a document has no label before it
+        changes = (np.flatnonzero(np.diff(flags)) + 1).tolist()[:MOST]
         prompts = [range(a, b) for a, b in pairwise([0, *changes, parts.filled]) if a < b and not flags[a]]
-    return replace(parts, trained=trained, borders=borders, prompts=prompts)
+    return replace(parts, trained=trained, prompts=prompts)
 
 
 def _shift(recipe: Samples | Documents) -> int:

@@ -423,8 +423,7 @@ class SequencesTab(Tab):
         """Go to the next document of the row, or border of its loss or padding; to the one before with step -1."""
         parts, at = self.strip.parts, self.reader.cursor
         if parts is not None and parts.row == self.reader.row:
-            borders = {*parts.borders, *(part.start for part in parts.parts)}
-            beyond = [border for border in borders if (border - at) * step > 0]
+            beyond = [border for border in parts.borders if (border - at) * step > 0]
             if beyond:
                 self.reader.go_to(min(beyond) if step > 0 else max(beyond))
 
