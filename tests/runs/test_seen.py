@@ -5,10 +5,12 @@ import tracemalloc
 from typing import Any
 
 import commands
+import numpy as np
 import pytest
 from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from paths import TOKENIZER
 from run_goldens import RUNS, recorded, words_of
 
 import tokfmt
@@ -122,6 +124,50 @@ def test_a_recipe_read_what_its_samples_hold(tmp_path_factory, lengths, how):
             assert {(one["sample"], one["epoch"]) for one in found} == truth.get((source, number), set())
 
 
+PATHS = 'paths = ["data/harbour.npy", "data/meadow.npy", "data/lantern.npy"]\ndtype = "uint16"\neos_token_id = 0\n'
+READ = [
+    ("megatron_core", 'framework = "megatron-core"\ncache = "CACHE/cache_blend"\n', "meadow"),
+    ("megatron_lm_23.06", 'framework = "megatron-lm"\ncache = "CACHE/cache"\n', "meadow"),
+    ("gpt_neox", 'framework = "gpt-neox"\ndata_path = ["data/meadow"]\norder = "40ns"\n', "meadow"),
+    ("nanotron_nanoset", 'framework = "nanoset"\ndataset_folders = ["data/harbour"]\nseed = 1\nsequence_length = 32\n', "harbour"),
+    ("mosaic_streaming", 'framework = "mosaic-streaming"\nstreams = ["mds/harbour"]\nshuffle = true\n', "harbour"),
+    ("litdata", 'framework = "litdata"\ninput_dir = "data/harbour"\nshuffle = true\n', "harbour"),
+    ("olmo_core", f'framework = "olmo-core"\ncache = "CACHE/work_fsl"\nsequence_length = 64\n{PATHS}', "meadow"),
+    ("olmo1", f'framework = "olmo"\ndrop_last = true\nseed = 1234\nsequence_length = 64\n{PATHS}', "meadow"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("of_set", "facts", "source"), READ, ids=[name for name, *_ in READ])
+def test_several_sequences_were_read_where_each_of_them_was(of_set, facts, source, tmp_path):
+    home, file = RUNS / of_set, tmp_path / "run.toml"
+    facts = facts.replace("CACHE", str(home))
+    file.write_text(f'tokfmt = 1\n[run]\nroot = "{home}"\nbatch_size = 8\n{facts}')
+    of_each = {number: seen(file, f"{source}#{number}") for number in range(3, 7)}
+    assert any(of_each.values())
+
+    def union(*numbers):
+        return sorted(json.dumps(one) for number in numbers for one in of_each[number])
+
+    for query, numbers in (("3,6", (3, 6)), ("seq:5,4", (4, 5)), ("3:7", (3, 4, 5, 6)), ("6:7", (6,))):
+        assert sorted(map(json.dumps, seen(file, f"{source}#{query}"))) == union(*numbers)
+    for queries, numbers in ((("3", "5"), (3, 5)), (("3,4", "4:6"), (3, 4, 5))):
+        found = seen(file, f"{source}#{queries[0]}", "--seen", f"{source}#{queries[1]}")
+        assert sorted(map(json.dumps, found)) == union(*numbers)
+        assert [one["sample"] for one in found] == sorted(one["sample"] for one in found)
+
+
+@pytest.mark.parametrize("of_set", ["olmo_core", "olmo1"])
+def test_a_query_finds_documents_of_a_stream(of_set, tmp_path):
+    """The documents of files without an index are those between separators."""
+    facts = {name: facts for name, facts, _ in READ}[of_set].replace("CACHE", str(RUNS / of_set))
+    (tmp_path / "run.toml").write_text(f'tokfmt = 1\n[run]\nroot = "{RUNS / of_set}"\nbatch_size = 8\n{facts}')
+    ids = np.fromfile(RUNS / of_set / "data" / "meadow.npy", "<u2")
+    lengths = np.diff(np.flatnonzero(ids == 0), prepend=-1) - 1
+    longest = sorted(np.flatnonzero(lengths >= np.sort(lengths)[-5]).tolist())
+    found = seen(tmp_path / "run.toml", f"meadow#len>={np.sort(lengths)[-5]}")
+    assert sorted({one["sequence"] for one in found}) == longest
+
+
 def test_a_query_names_the_sequences(tmp_path):
     written(tmp_path / "a.jsonl", [3, 9, 4])
     (tmp_path / "mix.toml").write_text(
@@ -129,6 +175,19 @@ def test_a_query_names_the_sequences(tmp_path):
     )
     found = seen(tmp_path / "mix.toml", "a#len>3")
     assert {one["sequence"] for one in found} == {1, 2}
+
+
+def test_the_manifest_of_a_source_names_the_tokenizer_of_a_run(tmp_path):
+    """Its text is searched, and printed with the samples of a step."""
+    texts = ["All of them sailed", "The harbour was empty", "All of them stayed"]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    commands.run("convert", tmp_path / "a.jsonl", tmp_path / "mds", "--to", "mds", "--tokenizer", TOKENIZER, check=0)
+    run = tmp_path / "run.toml"
+    run.write_text(
+        'tokfmt = 1\n[run]\nframework = "mosaic-streaming"\nstreams = ["mds"]\nbatch_size = 3\nshuffle = false\n'
+    )
+    assert [one["sequence"] for one in seen(run, "mds#text:'All of'")] == [0, 2]
+    assert texts[1] in commands.run("show", run, "--step", 0, check=0).stdout
 
 
 @pytest.mark.parametrize(

@@ -57,9 +57,9 @@ _EPILOG = examples(
 _OF_STEPS = ("step", "batch_size", "rank", "world_size", "sample")
 
 
-def _of_recipe(name: str, kind: Count | type[str], metavar: str, text: str) -> Callable[[F], F]:
+def _of_recipe(name: str, kind: Count | type[str], metavar: str, text: str, **how: Any) -> Callable[[F], F]:
     """Return an option on the steps of a recipe or a run."""
-    return click.option(name, cls=Grouped, group="Recipes and runs", type=kind, metavar=metavar, help=text)
+    return click.option(name, cls=Grouped, group="Recipes and runs", type=kind, metavar=metavar, help=text, **how)
 
 
 class _Selecting(Command):
@@ -94,7 +94,9 @@ class _Selecting(Command):
 @_of_recipe("--rank", Count(0), "R", "Rank whose samples to print, from 0 (default: all).")
 @_of_recipe("--world-size", Count(1), "W", "Number of ranks.")
 @_of_recipe("--sample", Count(), "K", "Sample to print, with its sources.")
-@_of_recipe("--seen", str, "SOURCE#SEL", "List the samples and steps that read sequence SEL of a source.")
+@_of_recipe(
+    "--seen", str, "SOURCE#SEL", "List the samples and steps that read sequence SEL; repeatable.", multiple=True
+)
 @_of_recipe("--before", Count(1), "S", "With --seen: only steps before step S.")
 @reading
 @common
@@ -117,9 +119,9 @@ def command(path: str, selection: str | None, **given: Any) -> None:
     quiet, as_json = given.pop("quiet"), given.pop("as_json")
     origin = given.pop("origin")
     asked = {name: given.pop(name) for name in _OF_STEPS}
-    query, before = given.pop("seen"), given.pop("before")
-    if query is not None:
-        show_seen(path, query, before, asked, given, selection=selection, quiet=quiet, as_json=as_json)
+    queries, before = given.pop("seen"), given.pop("before")
+    if queries:
+        show_seen(path, queries, before, asked, given, selection=selection, quiet=quiet, as_json=as_json)
         return
     if any(value is not None for value in asked.values()):
         show_step(path, selection, asked, given, Printing(only_ids, only_text, origin, full, quiet, as_json))

@@ -60,7 +60,7 @@ def show_step(path: str, selection: str | None, asked: dict[str, Any], given: di
 
 def show_seen(
     path: str,
-    query: str,
+    queries: Sequence[str],
     before: int | None,
     asked: dict[str, Any],
     given: dict[str, Any],
@@ -77,7 +77,7 @@ def show_seen(
         raise click.UsageError(f"{wrong[0] if wrong else 'SEL'} cannot be combined with --seen. Leave it out")
     names = ("format", "options", "tokenizer", "eos", "bos", "allow_loss")
     sizes = {name: asked[name] for name in ("batch_size", "world_size")}
-    found = seen(path, query, before=before, **sizes, **{name: given[name] for name in names})
+    found = seen(path, queries, before=before, **sizes, **{name: given[name] for name in names})
     if as_json:
         document("show-seen", found)
         return

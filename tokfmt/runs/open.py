@@ -16,6 +16,7 @@ from tokfmt.runs.order import RunSource
 from tokfmt.runs.reader import RunReader
 from tokfmt.source.open import open_dataset
 from tokfmt.source.request import EosChoice, Reading, SourceRequest
+from tokfmt.source.stored import Source, agreed_tokenizer
 from tokfmt.wording import printable
 
 
@@ -45,15 +46,16 @@ def open_run(facts: RunFacts, hints: Hints) -> RunReader:
     if facts.given.cache is not None and not facts.cache.is_dir():
         raise FormatError(facts.cache, "is not a folder of order files", remedy="Name another: --from-opt cache=DIR")
     read: Sequence[RunSource] = module.sources(facts)
-    datasets = [_opened(source, hints) for source in read]
-    return RunReader(module.order(facts, read, datasets))
+    opened = [_opened(source, hints) for source in read]
+    made_by, _ = agreed_tokenizer([source for source, _ in opened], None, frozenset({"tokenizers"}))
+    return RunReader(module.order(facts, read, [dataset for _, dataset in opened]), made_by)
 
 
-def _opened(source: RunSource, hints: Hints) -> Dataset:
+def _opened(source: RunSource, hints: Hints) -> tuple[Source, Dataset]:
     # The run read separators as any other token: they only show where documents are.
     eos: EosChoice = "none" if source.eos_id is None else source.eos_id
     request = SourceRequest(source.paths, source.format, eos, source.options, bos="none", allow_loss=hints.allow_loss)
     opened = open_dataset(request, Reading(jobs=hints.jobs, reads_ends=False))
     if isinstance(opened.reader, RecordReader):
         raise FormatError(source.paths[0], "holds text, and a run reads token IDs")
-    return opened.dataset or dataset_of(opened.reader)
+    return opened, opened.dataset or dataset_of(opened.reader)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -70,7 +70,7 @@ class RunReader(TokenReader):
     has_begins = True
     shifted = True
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: Order, made_by: Mapping[str, Any] | None = None) -> None:
         self.order, self.seq_len, self.count = order, order.seq_len, order.count
         self.datasets = order.datasets
         natural = np.result_type(
@@ -84,6 +84,7 @@ class RunReader(TokenReader):
             tokens=count * self.seq_len,
             sample_length=self.seq_len,
             pad_id=order.pad_id,
+            made_by=made_by,
             notes=(*order.notes, *([] if order.batches.is_known else [_NO_BATCHES])),
             extras={
                 "framework": order.framework,

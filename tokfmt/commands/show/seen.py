@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 
 from tokfmt.base.options import nearest
-from tokfmt.commands.show.show import show
+from tokfmt.commands.search.query import NumberQuery, Search, TextQuery, affirmed, is_query, parse_query
+from tokfmt.commands.search.search import find
+from tokfmt.commands.show.show import with_tokenizer
 from tokfmt.commands.show.step import opened_with
+from tokfmt.core.reader import TokenReader
 from tokfmt.errors import OptionError
-from tokfmt.mix import Samples, TokenSource, shortest
-from tokfmt.runs.order import RunSource
+from tokfmt.mix import Samples
+from tokfmt.model.readers import ContentReader
 from tokfmt.runs.reader import RunReader
-from tokfmt.source.request import EosChoice, Options, SourceRequest
+from tokfmt.source.request import EosChoice, Options, SourceRequest, parse_selection
+from tokfmt.source.stored import Source, tokenizer_of
 from tokfmt.wording import counted, printable
 
 _MATCHES = 100
@@ -49,7 +54,7 @@ class Seen:
 
     Attributes:
         path: The recipe or the run.
-        query: The sequences, as they were asked for.
+        queries: The sequences, as they were asked for.
         sequences: The number of sequences that were found.
         steps: The number of different steps that read them; None if the batch size is not known.
         before: The step before which steps are counted; None: all.
@@ -57,7 +62,7 @@ class Seen:
     """
 
     path: str
-    query: str
+    queries: tuple[str, ...]
     sequences: int
     steps: int | None
     before: int | None
@@ -66,7 +71,7 @@ class Seen:
 
 def seen(
     path: str | os.PathLike[str],
-    query: str,
+    queries: Sequence[str],
     *,
     before: int | None = None,
     batch_size: int | None = None,
@@ -78,77 +83,87 @@ def seen(
     allow_loss: Iterable[str] = (),
     tokenizer: str | None = None,
 ) -> Seen:
-    """Find the samples that read sequences. `query` is SOURCE#NUMBER, or SOURCE#QUERY with a query of `tokfmt show`. No
-    token is read but those that a query looks for.
+    """Find the samples that read sequences. A query is SOURCE#SEL, with a selection of `tokfmt show`. No token is read
+    but those that a query looks for.
     """
     sizes = {"batch_size": batch_size, "world_size": world_size}
-    reader = opened_with(sizes, path, format, options, eos, bos, allow_loss)[1].reader
+    opened = opened_with(sizes, path, format, options, eos, bos, allow_loss)
+    reader = opened[1].reader
     if not isinstance(reader, (Samples, RunReader)):
         raise OptionError(f"{printable(path)}: is neither a recipe of samples nor a run, so that no step read it")
-    names = [source.name for source in (reader.order.sources if isinstance(reader, RunReader) else reader.sources)]
-    name, sign, which = query.partition("#")
-    if not sign or name not in names:
-        listed = ", ".join(printable(one) for one in names[:20])
-        raise OptionError(
-            f"--seen {query!r} is not SOURCE#NUMBER or SOURCE#QUERY (sources: {listed})",
-            name="seen",
-            nearest=nearest(name, names),
-        )
-    source = names.index(name)
-    numbers = [int(which)] if which.isdecimal() else _found(reader, source, which, tokenizer)
-    reads = [one for number in numbers for one in _reads(reader, source, number, batch_size, world_size or 1)]
-    reads = sorted((one for one in reads if before is None or (one.step is not None and one.step < before)), key=_when)
-    if before is not None and not isinstance(reader, RunReader) and batch_size is None:
+    if before is not None and isinstance(reader, Samples) and batch_size is None:
         raise OptionError("--before counts steps, and a recipe does not state their size. Add --batch-size B")
-    known = all(one.step is not None for one in reads)
-    steps = len({one.step for one in reads}) if known else None
-    return Seen(str(path), query, len(numbers), steps, before, tuple(reads))
+    names = [source.name for source in (reader.order.sources if isinstance(reader, RunReader) else reader.sources)]
+    sequences = dict[tuple[int, int], None]()
+    for query in queries:
+        name, sign, selection = query.partition("#")
+        if not sign or name not in names:
+            listed = ", ".join(printable(one) for one in names[:20])
+            raise OptionError(
+                f"--seen {query!r} is not SOURCE#NUMBER or SOURCE#QUERY (sources: {listed})",
+                name="seen",
+                nearest=nearest(name, names),
+            )
+        numbers = _selected(reader, names.index(name), selection, opened, tokenizer)
+        sequences |= dict.fromkeys((names.index(name), number) for number in numbers)
+    reads = [
+        read
+        for source, number in sequences
+        for read in _reads(reader, source, number, batch_size, world_size or 1)
+        if before is None or (read.step is not None and read.step < before)
+    ]
+    is_known = all(read.step is not None for read in reads)
+    steps = len({read.step for read in reads}) if is_known else None
+    reads.sort(key=lambda read: (read.sample, read.source, read.sequence))
+    return Seen(str(path), tuple(queries), len(sequences), steps, before, tuple(reads))
 
 
-def _when(one: SampleRead) -> tuple[int, int]:
-    return one.sample, one.sequence
-
-
-def _found(reader: Samples | RunReader, source: int, query: str, tokenizer: str | None) -> list[int]:
-    """Return the sequences of a source that a query of `tokfmt show` finds."""
-    of_source: RunSource | TokenSource
-    eos: EosChoice = "none"
-    options: Options = ()
+def _selected(
+    reader: Samples | RunReader,
+    source: int,
+    selection: str,
+    opened: tuple[SourceRequest, Source],
+    tokenizer: str | None,
+) -> list[int]:
+    """Return the numbers of the sequences of a source that a selection of `tokfmt show` takes."""
+    axis: TokenReader
+    numbers = None  # in the source, of each sequence of the axis; None: the same
     if isinstance(reader, RunReader):
-        of_source = reader.order.sources[source]
-        options = {key: str(value) for key, value in of_source.options.items()}
+        name, axis = reader.order.sources[source].name, ContentReader(reader.datasets[source])
     else:
-        of_source = reader.sources[source]
-        eos = of_source.eos_id
-    if len(of_source.paths) != 1:
-        raise OptionError(f"{printable(of_source.name)}: has several paths. Give the number of a sequence", name="seen")
-    request = SourceRequest.of(shortest(of_source.paths[0]), of_source.format, eos, options)
-    found = show(request, query, tokenizer=tokenizer, limit=_MATCHES)
-    numbers = [one.index for one in found.shown]
-    if not numbers:
-        raise OptionError(f"{query} finds no sequence in {printable(of_source.name)}", name="seen")
-    if found.cut() is not None:
-        raise OptionError(f"{query} finds more than {counted(_MATCHES, 'sequence')}. Ask for fewer", name="seen")
-    return numbers
+        of_recipe = reader.sources[source]
+        name, axis = of_recipe.name, of_recipe.all_of_it
+        if of_recipe.drawn is not None and of_recipe.whole is None:
+            numbers = of_recipe.drawn.array
+    count = axis.info.sequences if numbers is None else int(numbers.max(initial=-1)) + 1
+    spans: Iterable[tuple[int, int]]
+    if not is_query(selection):
+        spans = [parse_selection(selection, count, [name])]
+    elif isinstance(query := parse_query(selection), NumberQuery):
+        spans = query.between(0, count)
+    else:
+        handle = None
+        if isinstance(affirmed(query), TextQuery):
+            _, handle = with_tokenizer(opened[1], opened[0], tokenizer_of(tokenizer))
+        hits = find(axis, query, Search(each=True), decoder=handle.decoder() if handle is not None else None)
+        found = (hit.sequence if numbers is None else int(numbers[hit.sequence]) for hit in hits)
+        spans = ((number, number + 1) for number in found)
+    taken = list(islice(chain.from_iterable(range(*span) for span in spans), _MATCHES + 1))
+    if not taken:
+        raise OptionError(f"{selection} finds no sequence in {printable(name)}", name="seen")
+    if len(taken) > _MATCHES:
+        raise OptionError(f"{selection} finds more than {counted(_MATCHES, 'sequence')}. Ask for fewer", name="seen")
+    return taken
 
 
 def _reads(
     reader: Samples | RunReader, source: int, number: int, batch_size: int | None, world_size: int
 ) -> list[SampleRead]:
     if isinstance(reader, RunReader):
-        count, name = reader.datasets[source].spans.count, reader.order.sources[source].name
-        _check(number, count, name)
-        return [SampleRead(name, number, *one) for one in reader.seen(source, number)]
-    one = reader.sources[source]
-    _check(number, one.all_of_it.info.sequences, one.name)
+        return [SampleRead(reader.order.sources[source].name, number, *one) for one in reader.seen(source, number)]
     found = list[SampleRead]()
     for sample, epoch in reader.seen(source, number):
         step = None if batch_size is None else sample // batch_size
         rank = None if batch_size is None else sample % batch_size // (batch_size // world_size)
-        found.append(SampleRead(one.name, number, sample, None, step, rank, epoch))
+        found.append(SampleRead(reader.sources[source].name, number, sample, None, step, rank, epoch))
     return found
-
-
-def _check(number: int, count: int, name: str) -> None:
-    if number >= count:
-        raise OptionError(f"{printable(name)} has sequences 0 to {count - 1:,}, not {number:,}", name="seen")
