@@ -18,7 +18,14 @@ from importlib.metadata import EntryPoint, entry_points
 
 from tokfmt.base.options import nearest
 from tokfmt.core.format import Confidence, Format, Probe, Signature, probe_of
-from tokfmt.errors import AmbiguousFormatError, FormatError, OptionError, PluginWarning, UnknownFormatError
+from tokfmt.errors import (
+    AmbiguousFormatError,
+    DetectionError,
+    FormatError,
+    OptionError,
+    PluginWarning,
+    UnknownFormatError,
+)
 from tokfmt.files.file import EMPTY, PAGE_HEAD, File, files_at_hand, page_error, reading_error
 from tokfmt.files.place import AnyPlace, LocalPlace, Place, PlaceLike
 from tokfmt.files.splits import stated_split
@@ -305,9 +312,17 @@ def _around(path: Place) -> str:
     return ""
 
 
-def prefixes() -> tuple[str, ...]:
-    """Return what the names of files have after the prefixes that name datasets: `.idx`."""
-    return tuple(sorted({format_.prefix for format_ in list_formats() if format_.prefix}))
+def suffixes_of_pairs() -> frozenset[str]:
+    """Return what the names of files have after the prefixes that name datasets: `.bin` and `.idx`."""
+    return frozenset(suffix for format_ in list_formats() if format_.prefix for suffix in format_.suffixes)
+
+
+def is_of_pair(file: Place) -> bool:
+    """Return whether a file without the other one of its pair belongs to one: no other dataset has it."""
+    try:
+        return bool(detect(file).prefix)
+    except DetectionError:
+        return file.suffix not in {format_.prefix for format_ in list_formats()}  # A folder of .tar has .idx as well.
 
 
 def of_prefix(path: Place) -> Place:

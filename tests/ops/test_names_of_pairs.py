@@ -37,3 +37,24 @@ def test_pairs_are_merged_once_however_they_are_named(pairs, names):
 def test_a_name_that_is_cut_is_completed_in_the_error(pairs):
     with pytest.raises(FormatError, match="Did you mean .*part_0_text_document.bin"):
         tokfmt.open(pairs / "in" / "part_0")
+
+
+@pytest.mark.parametrize("names", ["in", "in/*", "in/*.bin", "in/*.idx", "in/part_*_text_document", "in/part_*"])
+@pytest.mark.parametrize("lost", [".bin", ".idx"])
+@pytest.mark.parametrize("manifests", [True, False])
+def test_a_pair_without_one_of_its_files_is_an_error_however_it_is_named(pairs, lost, names, manifests):
+    for manifest in (pairs / "in").glob("*.tokfmt.json") if not manifests else ():
+        manifest.unlink()
+    (pairs / "in" / f"part_1_text_document{lost}").unlink()
+    with pytest.raises(FormatError, match="in/part_1_text_document") as caught:
+        tokfmt.convert(pairs / names, pairs / "merged_text_document", eos=EOS)
+    assert caught.value.exit_code == 3
+    reports = tokfmt.check(pairs / names)
+    assert [bool(report.errors) for report in reports] == ([True] if names == "in" else [False, True, False])
+    assert not (pairs / "merged_text_document.bin").exists()
+
+
+def test_a_pattern_of_pairs_has_no_index_of_another_format(pairs):
+    (pairs / "in" / "shard-000.tar").write_bytes(b"")
+    (pairs / "in" / "shard-000.idx").write_text("0 512\n")  # as wds2idx writes one
+    assert tokfmt.stats(pairs / "in/*.bin").total.sequences == 27

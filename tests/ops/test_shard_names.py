@@ -255,3 +255,19 @@ def test_a_count_that_no_folder_has(tmp_path):
     parquet(tmp_path / "train-00000-of-99999999999.parquet", [1])
     with pytest.raises(CorruptError, match="and 99,999,999,995 more"):
         tokfmt.stats(tmp_path, format="parquet", eos=0)
+
+
+@pytest.mark.parametrize("name", ["part-{}.jsonl", "part-{}.parquet", "part-{}.npy", "part-{}_text_document.bin"])
+def test_a_number_that_is_left_out_is_noted_by_every_command(name, tmp_path):
+    (tmp_path / "in").mkdir()
+    for number in (0, 1, 3):
+        tokfmt.convert(
+            FIXTURES / "modalities" / "D_2byte_gpt2.pbin", tmp_path / "in" / name.format(number), eos=50256, select=":9"
+        )
+    lacks = f"lacks {name.format(2)}: the others are numbered from 0 to 3"
+    for path in (tmp_path / "in", tmp_path / "in" / "part-*[0-9tlyn]"):
+        done = tokfmt.convert(path, tmp_path / "joined.jsonl", eos=50256, dry_run=True)
+        assert [note for note in done.notes if lacks in note]
+    assert lacks in tokfmt.info(tmp_path / "in", eos=50256).notes
+    assert lacks in tokfmt.stats(tmp_path / "in", eos=50256).datasets[0].notes
+    assert "TF917" in {finding.code for finding in tokfmt.check(tmp_path / "in")[0].findings}

@@ -17,6 +17,8 @@ from tokfmt.wording import counted, printable
 
 _NAME = re.compile(r"(?P<prefix>.*?)(?P<number>\d+)(?P<of>[-_]of[-_])(?P<count>\d+)(?P<hash>-\w+)?(?P<suffix>\..*)?")
 _LAST = re.compile(r"(.*?)(\d+)(\D*)")
+_NUMBER = re.compile(r"(\d+)(?![0-9A-Za-z])")
+"""A number in the name of a file; the digits of a hash have letters behind them."""
 _ENDS = "-_."  # between the name of a set and a number
 _SHOWN = 3
 
@@ -127,12 +129,42 @@ def refuse_incomplete(
     return f"{printable(path)} {problem}" if problem else ""
 
 
-def notes_on_shards(paths: Sequence[Place]) -> Iterator[str]:
-    """Yield a note for each directory in which the names of several given files contradict each other."""
+def notes_on_shards(paths: Sequence[Place], *, numbered: bool = False) -> Iterator[str]:
+    """Yield a note for each directory in which the names of several given files contradict each other, or leave out a
+    number if numbers count files.
+    """
     if len(paths) > 1:
         for directory, names in names_by_directory(paths).items():
-            if problem := shard_problem(names):
-                yield f"{printable(directory)}, as far as its files are read, {problem}"
+            problem = shard_problem(names)
+            problems = [problem] if problem else missing_numbers(directory / name for name in names if numbered)
+            yield from (f"{printable(directory)}, as far as its files are read, {problem}" for problem in problems)
+
+
+def missing_numbers(files: Iterable[Place]) -> Iterator[str]:
+    """Describe numbers that are left out in the names of files.
+
+    Numbers are compared among names of a directory that are equal before them. If most of them are left out, they do
+    not count files.
+    """
+    series: dict[tuple[object, ...], dict[int, str]] = {}
+    for file in files:
+        parts = _NUMBER.split(file.name)
+        for k in range(1, len(parts), 2):
+            key = file.parent, "".join(parts[:k]), parts[k + 1], parts[-1], k + 2 == len(parts)
+            series.setdefault(key, {})[int(parts[k])] = parts[k]
+    told = set[tuple[object, int]]()  # a file may have others of its number beside it
+    for (home, before, behind, end, last), numbers in series.items():
+        low, high = min(numbers), max(numbers)
+        if not 0 < (missing := high - low + 1 - len(numbers)) < len(numbers):
+            continue
+        first = next(number for number in range(low, high) if number not in numbers)
+        if ((home, before), first) in told:
+            continue
+        told.add(((home, before), first))
+        width = len(numbers[low]) if len(numbers[low]) == len(numbers[high]) else 0
+        name = printable(f"{before}{first:0{width}}{behind}{'' if last else f'*{end}'}")
+        more = f" and {missing - 1:,} more" if missing > 1 else ""
+        yield f"lacks {name}{more}: the others are numbered from {low:,} to {high:,}"
 
 
 def names_by_directory(paths: Iterable[Place]) -> dict[Place, list[str]]:

@@ -27,7 +27,7 @@ from tokfmt.errors import (
 from tokfmt.files.file import files_at_hand, refuse_stand_in
 from tokfmt.files.listing import Listing
 from tokfmt.files.place import Place, place_of
-from tokfmt.files.shard_names import names_by_directory, notes_on_shards, refuse_incomplete
+from tokfmt.files.shard_names import missing_numbers, names_by_directory, notes_on_shards, refuse_incomplete
 from tokfmt.files.splits import notes_on_splits
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.gap import Gap
@@ -107,7 +107,11 @@ def open_datasets(
             _check_apart(before, after)
     if len(sources) > 1:
         paths = [path for source in sources for path in source.paths]
-        noted = (*notes_on_shards(paths), *notes_on_splits(paths, titled=sources[0].format.names_are_titles))
+        format_ = sources[0].format
+        noted = (
+            *notes_on_shards(paths, numbered=format_.numbers_files),
+            *notes_on_splits(paths, titled=format_.names_are_titles),
+        )
         sources[0] = sources[0]._replace(notes=(*sources[0].notes, *noted))
     return sources
 
@@ -341,9 +345,10 @@ def _notes(
     if not info.is_text and request.text_field is not None:
         yield "holds token IDs, on which --text-field has no effect"
     if len(files) > 1:
-        yield from notes_on_shards([one.path for one in files])
+        yield from notes_on_shards([one.path for one in files], numbered=files[0].format.numbers_files)
         yield from notes_on_splits([one.path for one in files], titled=files[0].format.names_are_titles)
     yield from (f"left out: {one.left_out}" for one in files if one.left_out)
+    yield from (problem for one in files if one.is_numbered for problem in missing_numbers(one.visible))
     if request.split is not None and "split" not in option_names(files[0].format.read_options):
         yield f"--split is not used: {files[0].format.name} has no splits"
     stored = (file for one in files if not one.path.is_local for file in one.files or (one.path,))

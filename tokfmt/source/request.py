@@ -8,6 +8,7 @@ from __future__ import annotations
 import glob
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
@@ -175,9 +176,8 @@ def expanded(paths: Iterable[PlaceLike], listing: Listing | None = None) -> tupl
         if not glob.has_magic(names) or place.is_there():
             places.append(place)
             continue
-        patterns = (place, *(place.with_name(place.name + prefix) for prefix in registry.prefixes()))
-        matches = next(filter(None, map(_matches, patterns)), None)
-        if matches is None:
+        matches = _matches(place)
+        if not matches:
             raise FormatError(path, "no file matches this pattern")
         places += matches
     stems = {place: place.name.rpartition(".")[0] for place in places if not place.name.endswith(_INDEX)}
@@ -195,8 +195,19 @@ def _is_beside(place: Place, datasets: Set[Place]) -> bool:
 
 
 def _matches(pattern: Place) -> list[Place]:
-    """Return the places that match a pattern in natural order, without what is beside datasets."""
-    places = (place for place in _matching(pattern) if not place.name.endswith(BESIDE))
+    """Return the places that match a pattern in natural order, without what is beside datasets.
+
+    A pattern of one file of each pair (`'*.bin'`, `'*.idx'`), or of their prefixes, also has the files of pairs whose
+    other file is missing, so that opening them is an error.
+    """
+    places = {place for place in _matching(pattern) if not place.name.endswith(BESIDE)}
+    suffixes = registry.suffixes_of_pairs()
+    if pattern.suffix in suffixes or not places:
+        prefix = pattern.with_suffix("") if pattern.suffix in suffixes else pattern
+        names = (prefix.with_name(prefix.name + suffix) for suffix in suffixes - {pattern.suffix})
+        files = {file for name in names for file in _matching(name)}
+        numbers = Counter(file.with_suffix("") for file in places | files)
+        places |= {file for file in files if numbers[file.with_suffix("")] > 1 or registry.is_of_pair(file)}
     return sorted(places, key=lambda place: natural_key(str(place)))
 
 
@@ -382,6 +393,11 @@ class SourceFiles(NamedTuple):
     def visible(self) -> list[Place]:
         """The files but for those of other splits."""
         return [file for file in self.files if str(file) not in self.path.hidden]
+
+    @property
+    def is_numbered(self) -> bool:
+        """True for a directory whose files are counted by the numbers in their names."""
+        return self.format.numbers_files and self.path.is_dir()
 
     def asking(self, listing: Listing) -> SourceFiles:
         """Return the same with places that ask a listing."""

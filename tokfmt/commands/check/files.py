@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from tokfmt.core.findings import Finding
@@ -11,7 +10,7 @@ from tokfmt.core.records import RecordReader, has_records
 from tokfmt.errors import TokfmtError
 from tokfmt.files.file import EMPTY, is_empty
 from tokfmt.files.place import Place
-from tokfmt.files.shard_names import names_by_directory, shard_problem
+from tokfmt.files.shard_names import missing_numbers, names_by_directory, shard_problem
 from tokfmt.formats.flat import FlatFormat
 from tokfmt.model.readers import dataset_of
 from tokfmt.source.manifest import own_manifest
@@ -36,36 +35,9 @@ def other_findings(dataset: SourceFiles) -> Iterator[Finding]:
         )
 
 
-_NUMBER = re.compile(r"(\d+)(?![0-9A-Za-z])")
-"""A number in the name of a file; the digits of a hash have letters behind them."""
-
-
 def number_findings(dataset: SourceFiles) -> Iterator[Finding]:
-    """Report numbers that are left out in the names of the files of a directory.
-
-    Numbers are compared among names that are equal before them. If most of them are left out, they do not count files.
-    """
-    if not dataset.format.numbers_files or not dataset.path.is_dir():
-        return
-    counted: dict[tuple[object, ...], dict[int, str]] = {}
-    for file in dataset.files:
-        parts = _NUMBER.split(file.name)
-        for k in range(1, len(parts), 2):
-            key = file.parent, "".join(parts[:k]), parts[k + 1], parts[-1], k + 2 == len(parts)
-            counted.setdefault(key, {})[int(parts[k])] = parts[k]
-    told = set[tuple[object, int]]()  # a file may have others of its number beside it
-    for (home, before, behind, end, last), numbers in counted.items():
-        low, high = min(numbers), max(numbers)
-        if not 0 < (missing := high - low + 1 - len(numbers)) < len(numbers):
-            continue
-        first = next(number for number in range(low, high) if number not in numbers)
-        if ((home, before), first) in told:
-            continue
-        told.add(((home, before), first))
-        width = len(numbers[low]) if len(numbers[low]) == len(numbers[high]) else 0
-        name = printable(f"{before}{first:0{width}}{behind}{'' if last else f'*{end}'}")
-        more = f" and {missing - 1:,} more" if missing > 1 else ""
-        problem = f"lacks {name}{more}: the others are numbered from {low:,} to {high:,}"
+    """Report numbers that are left out in the names of the files of a directory; see `missing_numbers`."""
+    for problem in missing_numbers(dataset.files) if dataset.is_numbered else ():
         yield Finding("TF917", "warning", str(dataset.path), problem, "Find it, unless it was left out on purpose")
 
 
