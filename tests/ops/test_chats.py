@@ -224,6 +224,8 @@ def test_lines_keep_chats_and_commands_read_them_as_texts(tmp_path):
          r"--special-tokens parse"),
         ("{% for m in messages %}{% if m.role != 'critic' %}{{ m.content }}{% endif %}{% endfor %}",
          [("user", "a"), ("critic", "b")], 'has a message 1 of the role "critic" that the chat template leaves out'),
+        ("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}", [("user", "a"), ("assistant", "b")],
+         'has "<assistant>" before its message 1 also without add_generation_prompt'),
         ("{{ raise_exception('no system message') }}", [("user", "a")], "is refused by the chat template: no system"),
         ("{{ ''.__class__.__mro__ }}", [("user", "a")], "access to attribute '__class__' of 'str' object is unsafe"),
         ("{{ 'x' * 10 ** 12 }}", [("user", "a")], "is refused by the chat template: MemoryError"),
@@ -233,7 +235,7 @@ def test_lines_keep_chats_and_commands_read_them_as_texts(tmp_path):
         ("{% for m in messages %}{{ m.content }}{% endfor %}{% if add_generation_prompt %}>{% endif %}",
          [("user", "a"), ("assistant", "b")], "is rendered otherwise as a whole than before message 1"),
     ],
-    ids=["special", "role", "raises", "unsafe", "memory", "history", "prompt"],
+    ids=["special", "role", "header", "raises", "unsafe", "memory", "history", "prompt"],
 )  # fmt: skip
 def test_chats_that_cannot_be_encoded_are_refused_with_their_place(text, messages, error, tmp_path):
     tokenizer, source = template(tmp_path / "tok", text), chat(tmp_path / "x.jsonl", *messages)
@@ -300,7 +302,8 @@ def templated(tmp_path_factory):
     made.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 256)])
     made.save(str(place / "tokenizer.json"))
     message = "<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n"
-    template = f"{{{{ bos_token }}}}{{% for m in messages %}}{message}{{% endfor %}}"
+    asked = "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    template = f"{{{{ bos_token }}}}{{% for m in messages %}}{message}{{% endfor %}}{asked}"
     settings = {"bos_token": "<s>", "eos_token": "</s>", "chat_template": template}
     (place / "tokenizer_config.json").write_text(json.dumps(settings))
     return str(place), made

@@ -109,7 +109,8 @@ class Template:
     def _spans_by_prefixes(self, messages: Sequence[Mapping[str, Any]], text: str) -> Spans:
         """Return what the assistant says, between the rendering of the messages before and up to each of its messages.
 
-        Each of these has to be the beginning of the next, and of the whole.
+        Each of these has to be the beginning of the next, and of the whole. The header of an answer must be in the
+        former, as `add_generation_prompt` asks for it.
         """
         spans = Spans()
         for number, message in enumerate(messages):
@@ -122,6 +123,13 @@ class Template:
                 part = "up to" if through.startswith(before) else "before"
                 what = f"is rendered otherwise as a whole than {part} message {number:,}"
                 raise _UnmaskedError(f"{what}, so what the assistant says cannot be found")
+            head = next((one.strip()[:_TAIL] for one in texts_of_message(message) if one.strip()), "")
+            header = through[len(before) :].partition(head)[0].strip() if head else ""
+            if header and before == self._render(messages[:number])[0]:
+                what = (
+                    f"has {json.dumps(header[:_TAIL])} before its message {number:,} also without add_generation_prompt"
+                )
+                raise _UnmaskedError(f"{what}, so what the assistant says cannot be told from its header")
             spans.append((len(before), len(through)))
         return spans
 
