@@ -247,5 +247,5 @@ def _refuse_special(number: int, messages: Sequence[Mapping[str, Any]], spelled:
         for text in texts_of_message(message):
             if match := spelled.search(text):
                 what = f"spells the special token {printable(match[0])} in its message {k:,}"
-                remedy = "--special-tokens parse encodes it as its ID, as transformers does"
+                remedy = "tokfmt convert --special-tokens parse encodes it as its ID, as transformers does"
                 raise ChatTemplateError(number, what, remedy)
