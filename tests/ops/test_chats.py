@@ -185,7 +185,7 @@ def test_a_destination_without_masks_is_refused_and_a_recipe_keeps_them(tmp_path
 
 @pytest.mark.parametrize("name", first(1, ["messages.jsonl", "messages.parquet"]))
 def test_the_browser_draws_a_chat_with_what_the_assistant_says(name, tmp_path, monkeypatch):
-    """As transformers masks it, and with the borders between which `]` goes."""
+    """As transformers masks it, and with the borders between which `}` goes."""
     wanted = EXPECTED[0]["assistant_masks"]
     border = next(at for at, flag in enumerate(wanted) if flag)
 
@@ -199,7 +199,7 @@ def test_the_browser_draws_a_chat_with_what_the_assistant_says(name, tmp_path, m
         words = f"{len(wanted)} = {len(wanted) - trained} prompt + {trained} trained + 0 padding"
         assert words in line(tab.strip, 0)
         assert "not trained" in line(facts, 0)
-        await press("enter", "]")
+        await press("enter", "}")
         assert tab.reader.cursor == border
         assert "trained" in line(facts, 0) and "not trained" not in line(facts, 0)
 
