@@ -225,6 +225,8 @@ def test_words_of_token_ids_and_tokens_of_text(tmp_path):
         for path in (CORPUS, pack)
     ]
     assert facts(of_tokens[0]) == facts(of_tokens[1]) and facts(of_tokens[0])[0][4][0] == 3
+    encoded = [[note for note in report.notes if "2 items of text, encoded with" in note] for report in of_tokens]
+    assert [len(notes) for notes in encoded] == [0, 1]  # only IDs can be others than those of the tokenizer
     line, *_ = map(json.loads, (tmp_path / "l.jsonl").read_text().splitlines())
     assert line["item"]["match"] == line["document"]["match"] and line["item"]["match"] in text
     assert tokfmt.overlap(pack, evals).tokenizer is None  # by the manifest of the pack

@@ -229,6 +229,10 @@ def test_ids_that_are_copied_are_not_of_the_tokenizer_in_use(tmp_path, old, new)
     assert (done.tokenizer, manifest(tmp_path / "copy.pbin")["tokenizer"]) == (None, None)
     again = tokfmt.convert(tmp_path / "copy.pbin", tmp_path / "again.zarr")
     assert (again.tokenizer, copied(again.notes)) == (None, [])
+    lines(tmp_path / "e.jsonl", "w1", key="text")
+    selections = {"select": "not text:w9"}, {"without": {"with": tmp_path / "e.jsonl", "by": "tokens"}}
+    for given in selections:  # the tokenizer is that of the selection
+        assert not copied(tokfmt.convert(held, tmp_path / "rest.pbin", tokenizer=new, overwrite=True, **given).notes)
     for words in (["info"], ["show", "0"], ["stats"], ["check", "--deep"]):
         code, out, _ = run(words[0], tmp_path / "copy.pbin", *words[1:])
         assert (code, new in out) == (0, False), words

@@ -24,7 +24,7 @@ from tokfmt.commands.convert.destination import Destination
 from tokfmt.commands.convert.gather import Gathered, names_lost
 from tokfmt.commands.convert.inputs import Inputs, encode_again
 from tokfmt.commands.convert.request import Notes, Request
-from tokfmt.commands.convert.selection import query_of
+from tokfmt.commands.convert.selection import has_text, query_of
 from tokfmt.core.format import Format, Target, TokenWriter, WriterTraits
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import WINDOW, Info, Layout, Separators, TokenReader, windows
@@ -502,7 +502,7 @@ def _note_copied_ids(
     request: Request, inputs: Inputs, destination: Destination, tokenizer: TokenizerHandle, notes: Notes
 ) -> None:
     """Add a note on token IDs that are copied, although a tokenizer is given that is not known to have made them."""
-    if destination.decodes or not inputs.holds_something:
+    if destination.decodes or not inputs.holds_something or has_text(request.select):
         return
     copied = [
         path

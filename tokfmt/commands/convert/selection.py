@@ -82,6 +82,13 @@ def reads_ends(selection: str | None) -> bool:
     return isinstance(affirmed(query_of(selection)), (LengthQuery, SameQuery, UnusedQuery))
 
 
+def has_text(selection: str | None) -> bool:
+    """Return whether a selection compares text or evals, for which a tokenizer may be given."""
+    return selection is not None and (
+        selection.startswith(_WITHOUT) or isinstance(affirmed(query_of(selection)), TextQuery)
+    )
+
+
 def selected(
     selection: str | None,
     axis: TokenReader,

@@ -53,6 +53,7 @@ from tokfmt.source.request import Reading, SourceRequest
 from tokfmt.source.stored import Source, tokenizer_of
 from tokfmt.text.filter_rules import OverlapRules
 from tokfmt.text.ngrams import NgramIndex
+from tokfmt.wording import counted, printable
 
 _WORTH = 1 << 26  # bytes from which processes pay off
 _LARGEST = 1 << 32  # bytes of the sums of a task
@@ -113,6 +114,15 @@ def _overlap(request: OverlapRequest, progress: Progress, *, every_end: bool) ->
     index, items = index_of(request.rules, evals, how)
     if not items or not sum(items):
         raise OptionError("the evals hold no item. Name evals with records or sequences with --with")
+    texts = sum(count for source, count in zip(evals, items, strict=True) if source.reader.info.is_text)
+    if (
+        texts
+        and how.by == "tokens"
+        and how.tokenizer is not None
+        and any(isinstance(one, TokenReader) for one in readers)
+    ):
+        name = printable(how.tokenizer.name)
+        notes.append(f"{counted(texts, 'item')} of text, encoded with {name}: other IDs of the same text are not found")
     groups = groups_of(index)
     regions = list(_regions(readers))
     totals = Totals(index, groups, items, len(corpora))
