@@ -52,6 +52,14 @@ def test_a_step_of_a_recipe_is_that_of_show():
     browse([MIX], steps)
 
 
+def test_the_question_for_a_row_names_a_step_of_the_batches_that_there_are():
+    async def steps(app, press):
+        await press("g")
+        assert "25*8 step 25 of batches of 8" in str(app.screen.query_one("#meaning").render())
+
+    browse([RUN / "run.toml"], steps)
+
+
 def test_a_run_shows_its_own_batches_and_ranks():
     expected = printed(RUN / "run.toml", "--step", "1")
 

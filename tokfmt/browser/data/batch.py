@@ -94,6 +94,15 @@ def batch_of(view: View, step: int, sizes: Sizes) -> Batch:
     return Batch(step, steps, sizes, 1, rows)
 
 
+def batch_size_of(view: View, row: int, sizes: Sizes) -> int:
+    """Return the number of samples of the step that has a row; of a run, its own if it states it."""
+    run = run_of(view.port.reader)
+    if run is None or not run.order.batches.is_known:
+        return sizes.batch
+    first, last = run.order.batches.samples_of(step_of(view, row, sizes))
+    return int(last - first)
+
+
 def step_of(view: View, row: int, sizes: Sizes) -> int:
     """Return the step that has a row, or the last whole one."""
     reader = view.port.reader

@@ -19,7 +19,7 @@ from textual.containers import Horizontal, Vertical
 
 from tokfmt.browser import keys
 from tokfmt.browser.data.answers import byte_finder, number_words, parse_number, row_of
-from tokfmt.browser.data.batch import planned_of, samples_view
+from tokfmt.browser.data.batch import batch_size_of, planned_of, samples_view
 from tokfmt.browser.data.facts import TokenFacts, byte_offset_of_unit, facts_of
 from tokfmt.browser.data.layout import Mode, TokenStyle
 from tokfmt.browser.data.opening import UNKNOWN, recipe_of, samples_of
@@ -360,7 +360,10 @@ class SequencesTab(Tab):
         from tokfmt.browser.dialogs import Prompt
 
         view, answers = self.session.view, self._answers
-        steps = " · 25*512 step 25 of batches of 512" if view.singular == "sample" else ""
+        steps = ""
+        if view.singular == "sample":
+            size = batch_size_of(view, self.where[0], self.session.batch)
+            steps = f" · 25*{size} step 25 of batches of {size}"
         token = "" if view.axis is None else " · t:5000 token"
         hint = f"{number_words(view.singular, view.port.count)} · 12:45 · @4096 byte{token}{steps}"
 
