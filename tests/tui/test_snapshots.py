@@ -80,7 +80,7 @@ SCREENS = {
     # several datasets
     "export": (PACK, "e"),
     "export of selected rows": (PACK, "space space shift+down e"),
-    "palette": (PACK, "ctrl+p s t a t"),
+    "palette": (PACK, "ctrl+p r o w"),
     "help of the overview": (PACK, "2 question_mark"),
     "datasets": (("corpus.pbin", "short.pbin"), "d"),
     "another dataset": (("corpus.pbin", "short.pbin"), "d down enter"),

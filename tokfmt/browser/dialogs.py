@@ -111,6 +111,11 @@ _WIDE = 64  # cells of a command and its key
 class Palette(CommandPalette):
     """Textual's list of commands or themes; keys that come before its lines are laid out do nothing."""
 
+    @property
+    def idle(self) -> bool:
+        """Return whether its lines are complete."""
+        return all(worker.is_finished for worker in self.workers)
+
     def on_mount(self, event: events.Mount) -> None:
         """Leave the commands alone in an app that is ending, which has made no list for them."""
         if not self.children:
