@@ -27,6 +27,13 @@ class Manifest(NamedTuple):
     content: Mapping[str, Any]  # empty if there is no manifest, or if it cannot be used
     path: Place = LocalPlace()
     broken: str = ""  # why the file cannot be used; "" if it can be used, or does not exist
+    # of a directory without a manifest, those of its files; one without content stands for all files that have none
+    members: tuple[Manifest, ...] = ()
+
+    @property
+    def each(self) -> tuple[Manifest, ...]:
+        """The manifests of the files of a directory that has none itself; else this manifest."""
+        return self.members or (self,)
 
     @property
     def ids(self) -> tuple[int | None, int | None]:
@@ -91,7 +98,8 @@ class Manifest(NamedTuple):
     @property
     def of_files(self) -> Manifest:
         """The manifest without what it does not state of the files of the dataset: it may list thousands of sources."""
-        return self._replace(content={"output": self.output})
+        members = tuple(member.of_files for member in self.members)
+        return self._replace(content={"output": self.output}, members=members)
 
     @property
     def objects(self) -> Sequence[Mapping[str, Any]]:

@@ -49,10 +49,10 @@ from tokfmt.base.threads import in_threads
 from tokfmt.core.format import Format
 from tokfmt.core.reader import Damage
 from tokfmt.errors import ContradictionError, CorruptError, FormatError, OptionError, TokfmtError
-from tokfmt.files.file import MANIFEST, File, open_file, read_whole, reading_error
+from tokfmt.files.file import MANIFEST, File, names_in, open_file, read_whole, reading_error
 from tokfmt.files.named import place_named
 from tokfmt.files.place import AnyPlace, LocalPlace, Place, PlaceLike, is_address, place_of
-from tokfmt.source.content import Manifest
+from tokfmt.source.content import Manifest, dataset_path
 from tokfmt.source.request import SourceFiles, SourceRequest, given_to, words_of
 from tokfmt.wording import grouped, printable
 
@@ -61,6 +61,7 @@ _LIMIT = 1 << 24  # maximum size of a manifest, in bytes
 _PIECE = 1 << 19  # bytes of a local file that are hashed at a time, which stay in the cache of a core
 _PIECE_OF_STORE = 1 << 23  # bytes of an object that are hashed at a time
 _TOKENIZER = 1 << 28  # maximum size of a tokenizer.json, in bytes
+_AT_ONCE = 16  # manifests in a store that are requested at a time
 LITTLE = 1 << 26
 """Largest size in bytes of sources in stores, or of a text whose origin is asked for, to read for a checksum alone.
 
@@ -237,8 +238,7 @@ def manifests_beside(
     of_folder = FolderManifests() if of_folder is None else of_folder
     for dataset in datasets:
         manifest = manifest_of(dataset, of_folder)
-        differences = file_differences(dataset, manifest) if dataset.files else ()
-        wrong = next((contradiction(dataset.path, manifest, *difference) for difference in differences), None)
+        wrong = next(contradictions(dataset, manifest), None)
         if wrong is not None:
             is_shrunk = request.allow_partial and not request.ignore_manifest and shrunk(dataset, manifest) is not None
             if not is_shrunk and not request.ignore_manifest:
@@ -254,8 +254,52 @@ def manifests_beside(
 
 
 def own_manifest(dataset: SourceFiles) -> Manifest:
-    """Return the manifest beside a dataset, which was read when the dataset was found."""
-    return read_manifest(dataset.path) if dataset.manifest is None else dataset.manifest
+    """Return the manifest beside a dataset, which was read when the dataset was found. If a directory has none, return
+    what the manifests of its files state.
+    """
+    manifest = read_manifest(dataset.path) if dataset.manifest is None else dataset.manifest
+    if manifest.content or manifest.broken or manifest.members or not dataset.files or not dataset.path.is_dir():
+        return manifest
+    return _joined(dataset) or manifest
+
+
+def _joined(dataset: SourceFiles) -> Manifest | None:
+    """Return the manifest that those of the files of a directory are together; None if they have none.
+
+    It has the facts that all of them state, and sums of their counts. Only the names in the directory are looked at to
+    find them.
+    """
+    names = set(names_in(dataset.path))
+    files = {file.name: file for file in dataset.visible if file.parent == dataset.path}
+    places = [file for name, file in files.items() if f"{name}{MANIFEST}" in names]
+    if not places:
+        return None
+    read = list(in_threads(read_manifest, places, 1 if dataset.path.is_local else _AT_ONCE))
+    described = {*places, *(file for place in places for file in dataset.format.companions(place))}
+    path, content = dataset.path / f"*{MANIFEST}", dict[str, Any]()
+    if not described.issuperset(dataset.visible):
+        return Manifest({}, path, members=(*read, Manifest({}, manifest_path(dataset.path))))
+    for key in _SHARED:
+        values = [manifest.content.get(key) for manifest in read]
+        if all(value == values[0] for value in values):
+            content[key] = values[0]
+    if not dataset.format.has_splits:
+        counts = [manifest.counts(samples=manifest.rows) for manifest in read]
+        for key, total in (("sequences", sum), ("tokens", sum), ("max_id", max)):
+            numbers = [one[key] for one in counts if isinstance(one.get(key), int)]
+            if len(numbers) == len(read):
+                content[key] = total(numbers)
+    return Manifest(content, path, members=tuple(read))
+
+
+def members_of(dataset: SourceFiles, manifest: Manifest) -> Iterator[SourceFiles]:
+    """Yield a dataset, or the files of a directory as datasets of their own if these have manifests."""
+    if not manifest.members:
+        yield dataset._replace(manifest=manifest)
+    for member in manifest.members:
+        if member.path.name != manifest_path(dataset.path).name:
+            path, format_ = dataset.path / dataset_path(member.path).name, dataset.format
+            yield SourceFiles(path, format_, tuple(format_.files(path)), opened=dataset.opened, manifest=member)
 
 
 class FolderManifests(dict[tuple[Format, Place], tuple[Manifest, frozenset[str]]]):
@@ -299,6 +343,9 @@ def as_written(
         raise OptionError(
             f"--bos: {printable(request.paths[0])} is a recipe, which makes its own sequences", name="bos"
         )
+    manifests = [one for manifest in manifests for one in manifest.each]
+    if request.eos is None:
+        _check_separators(manifests)
     if not manifests or any(manifest.content.get("format") != format_.name for manifest in manifests):
         return request, ()
     asked = {name.replace("-", "_") for name in given_to(format_, request)}
@@ -351,6 +398,15 @@ def _stated_lead(manifests: Sequence[Manifest]) -> int | None:
     return lead
 
 
+def _check_separators(manifests: Sequence[Manifest]) -> None:
+    """Refuse manifests that state different separators."""
+    stated = {manifest.ids[0]: manifest.path for manifest in reversed(manifests) if manifest.ids[0] is not None}
+    if len(stated) > 1:
+        (first, path), (other, other_path), *_ = reversed(stated.items())
+        problem = f"states the separator {first}, and {printable(other_path.name)} states {other}"
+        raise FormatError(path, problem, remedy="Read them one by one, or give --eos ID or --eos none")
+
+
 def _check_all_rows(manifests: Sequence[Manifest]) -> None:
     rows, others = ([manifest.path for manifest in manifests if manifest.rows is stated] for stated in (True, False))
     if others:
@@ -363,9 +419,16 @@ def found_as_written(dataset: SourceFiles, request: SourceRequest) -> tuple[Sour
     """Return `as_written` for a dataset that may be damaged; a manifest that contradicts it is ignored."""
     try:
         manifests, _ = manifests_beside([dataset], replace(request, ignore_manifest=True))
+        return as_written(dataset.format, request, manifests)
     except FormatError:
         return request, ()
-    return as_written(dataset.format, request, manifests)
+
+
+def contradictions(dataset: SourceFiles, manifest: Manifest) -> Iterator[CorruptError]:
+    """Yield an error for each fact on the files of a dataset that its manifest, or one of a file, contradicts."""
+    for member in members_of(dataset, manifest) if dataset.files else ():
+        stated = own_manifest(member)
+        yield from (contradiction(member.path, stated, *wrong) for wrong in file_differences(member, stated))
 
 
 def file_differences(dataset: SourceFiles, manifest: Manifest) -> Iterator[tuple[str, Any, Any]]:
@@ -381,6 +444,23 @@ def file_differences(dataset: SourceFiles, manifest: Manifest) -> Iterator[tuple
     for key in ("files", "bytes"):
         if manifest.output.get(key) != of_files[key]:
             yield key, manifest.output.get(key), of_files[key]
+
+
+def checksum_contradictions(
+    dataset: SourceFiles, manifest: Manifest, files: Sequence[Measured]
+) -> Iterator[CorruptError]:
+    """Yield the errors of `checksum_contradiction`, also of the files of a directory without a manifest."""
+    if not manifest.members:
+        single = list(dataset.files) == [dataset.path]
+        wrong = checksum_contradiction(dataset.path, manifest, combined(files, single=single))
+        yield from () if wrong is None else (wrong,)
+        return
+    by_name = {file.name: file for file in files}
+    for member in members_of(dataset, manifest):
+        names = sorted(file.name for file in member.files if file.name in by_name)
+        found = combined([by_name[name] for name in names], single=list(member.files) == [member.path])
+        wrong = checksum_contradiction(member.path, own_manifest(member), found)
+        yield from () if wrong is None else (wrong,)
 
 
 def checksum_contradiction(path: Place, manifest: Manifest, measured: Mapping[str, Any]) -> CorruptError | None:

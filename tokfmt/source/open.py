@@ -42,6 +42,8 @@ from tokfmt.source.manifest import (
     contradiction,
     describes,
     manifests_beside,
+    members_of,
+    own_manifest,
     shrunk,
 )
 from tokfmt.source.partial import closed, partial_of, readable
@@ -162,7 +164,9 @@ def open_dataset(
             stored,
             stated or Separator(None),
             (*ignored, *written, *said, *unused, *_notes(files, request, info, manifests)),
-            tokenizers=(info.made_by,) if format_.is_computed else tuple(manifest.tokenizer for manifest in manifests),
+            tokenizers=(info.made_by,)
+            if format_.is_computed
+            else tuple(one.tokenizer for manifest in manifests for one in manifest.each),
             left_out=tuple(one.left_out for one in files if one.left_out),
             damage=damage,
             bos_id=request.bos if isinstance(request.bos, int) else None,
@@ -320,7 +324,8 @@ def _complete(
         else:
             stored, more = readable(stored)
             damage += more
-        signs = (shrunk(one, manifest) for one, manifest in zip(files, manifests, strict=True))
+        pairs = zip(files, manifests, strict=True)
+        signs = (shrunk(one, own_manifest(one)) for dataset, manifest in pairs for one in members_of(dataset, manifest))
         damage = (
             *damage,
             *(sign for sign in signs if sign is not None),
@@ -364,7 +369,7 @@ def _with_separator(
     stored, default, manifests = source.reader, hints.tokenizer_eos, source.manifests
     is_text, notes = stored.info.is_text, source.notes
     if reading.tokenizer is not None and not is_text:
-        notes += tuple(notes_on_tokenizers(source.paths, source.tokenizers, reading.tokenizer, request.allow_loss))
+        notes += tuple(notes_on_tokenizers(source.made, source.tokenizers, reading.tokenizer, request.allow_loss))
     if isinstance(stored, RecordReader):
         stated = known_separator(request.eos, (), ()) if is_text else stated
         if stored.info.eos_id is not None:  # Records state it themselves, as those of a recipe do.
@@ -374,7 +379,7 @@ def _with_separator(
             made = source.tokenizers if source.format.is_computed else (None,) * len(source.paths)
             return source._replace(separator=separator, tokenizers=made, bos_id=None)
         return source._replace(separator=separator, notes=notes)
-    counts = [manifest.content.get("separators") for manifest in manifests]
+    counts = [one.content.get("separators") for manifest in manifests for one in manifest.each]
     separator, dataset = decided(
         stored,
         "none" if request.eos is None and stated is not None and stated.is_none else request.eos,

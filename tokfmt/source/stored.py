@@ -107,7 +107,7 @@ class Source(NamedTuple):
     # its sequences, with what a look at their ends has shown; None of records, and if the format stores no separator
     # at the ends of sequences
     dataset: Dataset | None = None
-    # of the token IDs by the manifest of each path; of a recipe, the one that is known to make or to have made all of
+    # of the token IDs by each manifest, see `made`; of a recipe, the one that is known to make or to have made all of
     # its IDs
     tokenizers: tuple[Mapping[str, Any] | None, ...] = ()
     left_out: tuple[str, ...] = ()  # files in its directories that are not read, in words
@@ -116,6 +116,20 @@ class Source(NamedTuple):
     made_labels: bool = False  # a recipe made its labels and loss masks, by its manifest
     bos_id: int | None = None  # the lead, which is no content at the beginning of its sequences
     manifests: tuple[Manifest, ...] = ()  # of each path, as it was read when the source was opened
+
+    @property
+    def made(self) -> tuple[Place, ...]:
+        """The path of what each of `tokenizers` made: the paths, or the files of directories that have manifests."""
+        each = [one for manifest in self.manifests for one in manifest.each]
+        return (
+            self.paths
+            if len(each) != len(self.tokenizers)
+            else tuple(
+                path / dataset_path(one.path).name if manifest.members and one.content else path
+                for path, manifest in zip(self.paths, self.manifests, strict=True)
+                for one in manifest.each
+            )
+        )
 
     @property
     def axis(self) -> TokenReader | None:
@@ -251,7 +265,7 @@ def agreed_tokenizer(
     for source in sources:
         # A recipe of text can have sources of token IDs too.
         is_text = source.reader.info.is_text and not source.format.is_computed
-        for path, stated in zip(source.paths, source.tokenizers, strict=True):
+        for path, stated in zip(source.made, source.tokenizers, strict=True):
             maker = named if is_text else stated
             unknown |= maker is None
             if maker is not None:
@@ -291,7 +305,8 @@ def manifest_tokenizer(sources: Sequence[Source]) -> TokenizerHandle | None:
     if made is None:
         return None
     path, manifest = sources[0].paths[0], sources[0].manifests[0]
-    own = manifest if dataset_path(manifest.path) == path.normalized() else None  # Else it is that of the directory.
+    is_own = manifest.members or dataset_path(manifest.path) == path.normalized()
+    own = manifest if is_own else None  # Else it is that of the directory.
     if sources[0].format.is_computed:
         own = manifest._replace(content={"tokenizer": made})
     with suppress(TokfmtError, ImportError):  # an installation without dependencies has no tokenizers
@@ -322,14 +337,16 @@ def known_separator(choice: EosChoice, paths: Sequence[Place], manifests: Sequen
     """Return the separator that is certain before a source is opened: by --eos, or by its manifest; else None."""
     if choice == "none":
         return Separator(None, NO_SEPARATOR)
-    left_out = {manifest.ids[0] for manifest in manifests if manifest.content.get("eos_stored") == "none"}
+    each = [member for manifest in manifests for member in manifest.each]
+    left_out = {manifest.ids[0] for manifest in each if manifest.content.get("eos_stored") == "none"}
     if choice is not None:
         return Separator(choice, GIVEN, is_stored=choice not in left_out)
     for path, manifest in zip(paths, manifests, strict=True):
-        eos_id, _ = manifest.ids
-        if eos_id is not None:
-            return Separator(eos_id, f"manifest of {path.name}", is_stored=eos_id not in left_out)
-    if left_out == {None} and all(manifest.content.get("eos_stored") == "none" for manifest in manifests):
+        for member in manifest.each:
+            if (eos_id := member.ids[0]) is not None:
+                name = dataset_path(member.path).name if manifest.members else path.name
+                return Separator(eos_id, f"manifest of {name}", is_stored=eos_id not in left_out)
+    if left_out == {None} and all(manifest.content.get("eos_stored") == "none" for manifest in each):
         return Separator(None, f"manifest of {paths[0].name}")
     return None
 

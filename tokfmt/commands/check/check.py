@@ -329,7 +329,7 @@ class _Checking:
         self.request, _ = found_as_written(dataset, self.request)
         self.result.add(self._own(dataset, read_options(format_, self.request)), codes)
         manifest = own_manifest(dataset)
-        self.result.manifest = str(manifest.path) if manifest.output else None
+        self.result.manifest = str(manifest.path) if manifest.output or manifest.members else None
         self.result.add(file_findings(dataset, self.deep, self.jobs, self.progress, self.splits), codes)
         if not self.result.errors:
             self.result.add(shard_findings(dataset), codes)

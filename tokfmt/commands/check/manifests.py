@@ -19,6 +19,7 @@ from tokfmt.source.manifest import (
     fingerprint,
     ledger_paths,
     manifests_of_siblings,
+    members_of,
     own_manifest,
     written_files,
 )
@@ -66,6 +67,10 @@ def _shown(manifest: Place, home: Place) -> str:
 def file_findings(dataset: SourceFiles, deep: bool, jobs: int, progress: Progress, splits: Splits) -> Iterator[Finding]:
     """Compare the format, the size and the number of files with the manifest; if deep, the checksum as well."""
     path, manifest = dataset.path, own_manifest(dataset)
+    if manifest.members:
+        for member in members_of(dataset, manifest):
+            yield from file_findings(member, deep, jobs, progress, splits)
+        return
     if not manifest.path.is_there():
         yield from splits.missing(path, manifest.path)
         return

@@ -14,7 +14,6 @@ from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import Layout, TokenReader, largest_id, windows
 from tokfmt.core.tokenizer_ids import TokenizerIds, wrapped_bits
 from tokfmt.errors import TokfmtError
-from tokfmt.source.manifest import read_manifest
 from tokfmt.source.stored import Source
 
 if TYPE_CHECKING:
@@ -109,15 +108,15 @@ def tokenizer_findings(
     all of it.
     """
     name, named = str(source.paths[0]), handle.name
-    manifest = read_manifest(source.paths[0]).tokenizer
-    if manifest is not None and manifest["digest"] != handle.digest:
-        yield Finding(
-            "TF926",
-            "warning",
-            name,
-            f"its manifest lists a tokenizer with the checksum {manifest['digest']}, and {named} has {handle.digest}",
-            "Give the tokenizer that it was made with",
-        )
+    for path, made in () if source.format.is_computed else zip(source.made, source.tokenizers, strict=True):
+        if made is not None and made["digest"] != handle.digest:
+            yield Finding(
+                "TF926",
+                "warning",
+                str(path),
+                f"its manifest lists a tokenizer with the checksum {made['digest']}, and {named} has {handle.digest}",
+                "Give the tokenizer that it was made with",
+            )
     try:
         if not vocabulary.whole:
             vocabulary.sample()

@@ -508,7 +508,7 @@ def _note_copied_ids(
         path
         for source in inputs.sources
         if not source.reader.info.is_text
-        for path, made in zip(source.paths, source.tokenizers, strict=True)
+        for path, made in zip(source.made, source.tokenizers, strict=True)
         if made is None or made["digest"] != tokenizer.digest
     ]
     if copied:

@@ -48,9 +48,11 @@ from tokfmt.source.content import Manifest
 from tokfmt.source.manifest import (
     LITTLE,
     SCHEMA,
-    checksum_contradiction,
+    checksum_contradictions,
+    combined,
     extent,
     fingerprint,
+    measured,
     written_files,
 )
 from tokfmt.source.request import SourceFiles
@@ -422,11 +424,15 @@ def _described(
     is_little = extent([file for dataset in sources for file in dataset.files])["bytes"] <= LITTLE
     for number, dataset in enumerate(sources):
         manifest = stated.get(dataset.path)
-        is_read = is_little or (proves and manifest is not None and bool(manifest.output.get("xxh3_128")))
-        facts = fingerprint(dataset.path, dataset.files, jobs, dataset.opened) if is_read else extent(dataset.files)
+        has_checksum = manifest is not None and any(one.output.get("xxh3_128") for one in manifest.each)
+        if is_little or (proves and has_checksum):
+            digests = measured(dataset.path, dataset.files, jobs, dataset.opened)
+            facts = combined(digests, single=list(dataset.files) == [dataset.path])
+            for wrong in () if manifest is None else checksum_contradictions(dataset, manifest, digests):
+                raise wrong
+        else:
+            facts = extent(dataset.files)
         progress.advance(1)
-        if is_read and manifest is not None and (wrong := checksum_contradiction(dataset.path, manifest, facts)):
-            raise wrong
         if number < _LISTED_SOURCES:
             listed.append({"path": str(dataset.path), "format": dataset.format.name, **facts})
             continue
