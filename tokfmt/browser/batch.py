@@ -14,9 +14,10 @@ from textual.widgets import Static
 
 from tokfmt.base.options import parse_count
 from tokfmt.browser import keys
-from tokfmt.browser.colors import TONES, tone_of
+from tokfmt.browser.colors import TONES, sign_of
 from tokfmt.browser.data.batch import Batch, attention_words, batch_of, parse_sizes, parts_in, step_of, text_of
 from tokfmt.browser.data.cells import Cells, fitted
+from tokfmt.browser.data.layout import TokenStyle
 from tokfmt.browser.data.parts import RowParts
 from tokfmt.browser.data.rows import View
 from tokfmt.browser.data.session import Session
@@ -56,7 +57,7 @@ class BatchList(VirtualTable):
 
     def __init__(self, session: Session, view: View) -> None:
         super().__init__(id="batch-list")
-        self.style, self.view = session.token_style, view
+        self._session, self.view = session, view
         self.step: Batch | None = None
         self.parts: dict[int, RowParts | None] = {}
         self.part = 0
@@ -75,6 +76,11 @@ class BatchList(VirtualTable):
     def current(self) -> RowParts | None:
         """Return the parts of the sample under the cursor."""
         return self.parts.get(self.cursor)
+
+    @property
+    def style(self) -> TokenStyle:
+        """Return how tokens are shown: as IDs until the tokenizer is loaded."""
+        return self._session.token_style
 
     def show(self, batch: Batch) -> None:
         """Show another step."""
@@ -255,7 +261,7 @@ class BatchScreen(Dialog[None]):
         for name in sorted(filter(None, shades), key=shades.__getitem__):
             asked = f"{self._planned[name]} → " if name in self._planned else ""
             share = f"{printable(name)} {asked}{percent(held[name] / (length or 1))}"
-            found.append(Content.assemble(("■ ", f"$tone-{tone_of(shades[name])}"), share))
+            found.append(Content.assemble(sign_of(shades[name]), share))
         if trained:
             share = f"trained {percent(trained / (length or 1))}"
             found.append(Content.assemble(("█ ", "$text-success"), share, ("  ░ prompt", "$quiet")))

@@ -34,6 +34,11 @@ SHADES = "█▓▒░"
 """Sources differ in a shade too, for terminals without colors."""
 
 
+def sign_of(shade: int) -> tuple[str, str]:
+    """Return the sign of a source in a legend, and its style."""
+    return f"{SHADES[shade % len(SHADES)]} ", f"$tone-{tone_of(shade)}"
+
+
 def tone_of(shade: int) -> int:
     """Return the number of the color of a source by the number of the source: those of the first ones are far apart."""
     return (0, 4, 2, 5, 1, 3)[shade % len(HUES)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from textual.content import Content
 from textual.widgets import Static
 
-from tokfmt.browser.colors import tone_of
+from tokfmt.browser.colors import sign_of
 from tokfmt.browser.data.opening import recipe_of, samples_of
 from tokfmt.browser.data.session import Session
 from tokfmt.browser.widgets.loading import WithLoader
@@ -93,7 +93,7 @@ def _table(packing: Packing, room: int, most: int) -> list[Content]:
     lines = columns(rows)
     found = [Content.styled(f"  {lines[0]}", f"italic {_QUIET}")]
     for source, line in list(zip(packing.sources, lines[1:], strict=True))[: most - 1]:
-        sign = ("■ ", f"$tone-{tone_of(source.shade)}") if source.row.depth == 1 else ("  ", "")
+        sign = sign_of(source.shade) if source.row.depth == 1 else ("  ", "")
         found.append(Content.assemble(sign, line))
     left_out = len(lines) - len(found)
     return [*found[:-1], Content.styled(f"  and {left_out + 1:,} more", _QUIET)] if left_out and most > 1 else found
