@@ -16,15 +16,7 @@ from numpy.typing import NDArray
 from tokfmt.base.options import fit
 from tokfmt.base.seeds import check_seed
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
-from tokfmt.core.reader import (
-    INT64_MAX,
-    WINDOW,
-    Info,
-    TokenReader,
-    batches,
-    check_interval,
-    largest_id,
-)
+from tokfmt.core.reader import INT64_MAX, WINDOW, Info, TokenReader, batches, check_interval, largest_id
 from tokfmt.errors import MissingDependencyError, OptionError, TokenRangeError, UnendedError
 from tokfmt.files.place import PlaceLike, destination_of
 from tokfmt.model.readers import sequence_reader

@@ -11,12 +11,7 @@ from arranged import SPLITS, content, convert
 
 import tokfmt
 from tokfmt.core.ragged import Ragged
-from tokfmt.errors import (
-    ConversionError,
-    DestinationExistsError,
-    LossyConversionError,
-    OptionError,
-)
+from tokfmt.errors import ConversionError, DestinationExistsError, LossyConversionError, OptionError
 from tokfmt.testing import write
 
 

@@ -17,9 +17,7 @@ from paths import TOKENIZER
 from tokenizers import Tokenizer
 
 import tokfmt
-from tokfmt.errors import (
-    OptionError,
-)
+from tokfmt.errors import OptionError
 
 pytestmark = pytest.mark.slow
 

@@ -16,14 +16,7 @@ from tokenizers import Tokenizer
 import tokfmt
 from tokfmt.commands.show.show import SourceRequest, show_origins
 from tokfmt.commands.show.step import show_step
-from tokfmt.errors import (
-    ConversionError,
-    CorruptError,
-    FormatError,
-    SourceChangedError,
-    TokfmtError,
-    TruncatedError,
-)
+from tokfmt.errors import ConversionError, CorruptError, FormatError, SourceChangedError, TokfmtError, TruncatedError
 
 EOS = 4095
 PLAIN = Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))

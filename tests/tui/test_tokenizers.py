@@ -4,17 +4,7 @@ from dataclasses import replace
 
 import pytest
 from amount import FUZZ_ONLY
-from browsing import (
-    PACK,
-    Choice,
-    SourceRequest,
-    browse,
-    load,
-    notes,
-    open_session,
-    reader_text,
-    tab_of,
-)
+from browsing import PACK, Choice, SourceRequest, browse, load, notes, open_session, reader_text, tab_of
 from made_tokenizers import llama3_like
 from paths import CORPUS, TOKENIZER, golden
 from textual.widgets import Input

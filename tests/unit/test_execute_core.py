@@ -6,11 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from tokfmt.errors import (
-    ConversionError,
-    OptionError,
-    TruncatedError,
-)
+from tokfmt.errors import ConversionError, OptionError, TruncatedError
 from tokfmt.run.execute import SerialExecutor, make_executor, receive, run_tasks, store_payload
 
 # executors

@@ -487,7 +487,7 @@ def test_shards_that_an_index_leaves_out_or_names_twice_are_told(home, name, key
 
 @pytest.mark.parametrize(("name", "dtype"), [("bytes_int64", "int64"), ("bytes_uint16", "uint16")])
 def test_what_bytes_seem_to_be(name, dtype):
-    with pytest.raises(FormatError, match=rf"dtype.*NAME.* \({dtype}, probably\)"):
+    with pytest.raises(FormatError, match=rf"dtype={dtype}, probably"):
         tokfmt.open(FIXTURES / "mds" / name)
 
 
@@ -504,7 +504,7 @@ def test_bytes_that_are_not_whole_int64_seem_to_be_less(tmp_path):
     }
     (tmp_path / "shard.00000.mds").write_bytes(shard)
     (tmp_path / "index.json").write_text(json.dumps({"version": 2, "shards": [{**one, "samples": 1, "raw_data": raw}]}))
-    with pytest.raises(FormatError, match=r"dtype.*NAME.* \(uint16, probably\)"):
+    with pytest.raises(FormatError, match="dtype=uint16, probably"):
         tokfmt.open(tmp_path)
 
 

@@ -9,9 +9,7 @@ import registered
 
 import tokfmt
 from tokfmt.base.options import described, parse_count, parse_options
-from tokfmt.errors import (
-    OptionError,
-)
+from tokfmt.errors import OptionError
 from tokfmt.plugin import option
 
 # options

@@ -11,14 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stores import Memory
 
-from tokfmt.errors import (
-    FormatError,
-    OptionError,
-    SourceChangedError,
-    TruncatedError,
-    UnsafeError,
-    UnsupportedError,
-)
+from tokfmt.errors import FormatError, OptionError, SourceChangedError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.files.file import File, read_whole
 from tokfmt.files.place import LocalPlace, close_stores, local_path, register_store, status_of
 from tokfmt.plugin import Identity, Kind, Status, Url, open_file, place_of

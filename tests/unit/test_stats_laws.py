@@ -13,14 +13,7 @@ from machines import Machine
 from walks import place_of_text, survey_of
 
 import tokfmt
-from tokfmt.commands.stats.duplicates import (
-    PLACE_BITS,
-    TOO_MANY,
-    Seen,
-    Store,
-    groups_of,
-    repeats,
-)
+from tokfmt.commands.stats.duplicates import PLACE_BITS, TOO_MANY, Seen, Store, groups_of, repeats
 from tokfmt.commands.stats.tables import KEPT, Counts, Table, histogram, packing
 from tokfmt.commands.stats.texts import TextStats, TextSurvey
 from tokfmt.commands.stats.walk import Indexed, Streamed, Tally

@@ -650,8 +650,8 @@ def _beginning(path: str) -> str | None:
     """Return the first path that begins with the name of a path; None without one."""
     folder, name = os.path.split(path)
     with suppress(OSError):
-        there = sorted((one for one in os.listdir(folder or ".") if name and one.startswith(name)), key=natural_key)
-        return os.path.join(folder, there[0]) if there else None
+        longer = [entry for entry in os.listdir(folder or ".") if name and name != entry and entry.startswith(name)]
+        return os.path.join(folder, min(longer, key=natural_key)) if longer else None
     return None
 
 

@@ -34,14 +34,7 @@ from tokfmt.core.inspection import Inspection
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import ByteOffset, Damage, check_interval
 from tokfmt.core.records import Block, Line, RecordBatch, RecordInfo, TextRecords
-from tokfmt.errors import (
-    NO_DAMAGE,
-    CorruptError,
-    FormatError,
-    OptionError,
-    SourceChangedError,
-    UnsafeError,
-)
+from tokfmt.errors import NO_DAMAGE, CorruptError, FormatError, OptionError, SourceChangedError, UnsafeError
 from tokfmt.files.fields import Field, Section
 from tokfmt.files.file import names_in, natural_key, reading_error
 from tokfmt.files.place import AnyPlace, Place

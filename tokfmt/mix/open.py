@@ -34,14 +34,7 @@ from tokfmt.mix.samples import CHOOSE_SEPARATOR, Samples, has_labels, separator_
 from tokfmt.model.readers import dataset_of
 from tokfmt.source.discover import dataset_at, dataset_paths, find_sources, snapshot
 from tokfmt.source.open import open_datasets
-from tokfmt.source.request import (
-    Found,
-    Reading,
-    SourceFiles,
-    SourceRequest,
-    expanded,
-    viewed,
-)
+from tokfmt.source.request import Found, Reading, SourceFiles, SourceRequest, expanded, viewed
 from tokfmt.source.stored import Source as Opened
 from tokfmt.source.stored import (
     agreed_tokenizer,

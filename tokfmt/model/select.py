@@ -17,17 +17,7 @@ from numpy.typing import NDArray
 
 from tokfmt.base.seeds import SHUFFLE, draws
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, gathered, offsets_of, reordered
-from tokfmt.core.reader import (
-    U8,
-    WINDOW,
-    Info,
-    Layout,
-    Piece,
-    Separators,
-    TokenReader,
-    check_position,
-    windows,
-)
+from tokfmt.core.reader import U8, WINDOW, Info, Layout, Piece, Separators, TokenReader, check_position, windows
 from tokfmt.files.place import Place
 from tokfmt.model.dataset import Dataset, concat
 from tokfmt.model.readers import dataset_of

@@ -11,15 +11,7 @@ from numpy.typing import NDArray
 from tokfmt.base.options import parse_count
 from tokfmt.core.loss_mask import IGNORED
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.core.reader import (
-    Info,
-    Layout,
-    TokenReader,
-    check_interval,
-    check_position,
-    smallest,
-    windows,
-)
+from tokfmt.core.reader import Info, Layout, TokenReader, check_interval, check_position, smallest, windows
 from tokfmt.errors import OptionError
 from tokfmt.files.place import Place
 from tokfmt.model.dataset import Dataset

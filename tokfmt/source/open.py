@@ -47,15 +47,7 @@ from tokfmt.source.manifest import (
     shrunk,
 )
 from tokfmt.source.partial import closed, partial_of, readable
-from tokfmt.source.request import (
-    CONTENTS,
-    Reading,
-    SourceFiles,
-    SourceRequest,
-    expanded,
-    option_names,
-    read_options,
-)
+from tokfmt.source.request import CONTENTS, Reading, SourceFiles, SourceRequest, expanded, option_names, read_options
 from tokfmt.source.stored import (
     GIVEN,
     Separator,

@@ -47,9 +47,7 @@ from tokfmt.model.separator import (
 from tokfmt.run.progress import Progress
 from tokfmt.source.content import Manifest, dataset_path
 from tokfmt.source.endings import LITTLE, few_runs
-from tokfmt.source.manifest import (
-    located_tokenizer,
-)
+from tokfmt.source.manifest import located_tokenizer
 from tokfmt.source.partial import Partial
 from tokfmt.source.request import EosChoice, SourceFiles
 from tokfmt.wording import counted, printable

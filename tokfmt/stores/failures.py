@@ -7,14 +7,7 @@ import re
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from tokfmt.errors import (
-    FormatError,
-    OutageError,
-    SourceChangedError,
-    TokfmtError,
-    UnreachableError,
-    UnsupportedError,
-)
+from tokfmt.errors import FormatError, OutageError, SourceChangedError, TokfmtError, UnreachableError, UnsupportedError
 from tokfmt.files.place import Url
 from tokfmt.wording import printable
 

@@ -41,20 +41,11 @@ from tokfmt.source.content import Manifest
 from tokfmt.source.discover import identified
 from tokfmt.source.manifest import found_as_written, read_manifest
 from tokfmt.source.open import find_one, open_dataset
-from tokfmt.source.request import (
-    Reading,
-    SourceFiles,
-    SourceRequest,
-    read_options,
-    viewed,
-)
+from tokfmt.source.request import Reading, SourceFiles, SourceRequest, read_options, viewed
 from tokfmt.source.stored import Separator, Source
 
 if TYPE_CHECKING:
-    from tokfmt.mix import (
-        Documents,
-        Samples,
-    )
+    from tokfmt.mix import Documents, Samples
     from tokfmt.runs.reader import RunReader
     from tokfmt.text.tokenizer import TokenizerHandle
 

@@ -25,15 +25,7 @@ from tokfmt.browser.data.layout import Mode, TokenStyle
 from tokfmt.browser.data.opening import UNKNOWN, recipe_of, samples_of
 from tokfmt.browser.data.parts import Target, target_of
 from tokfmt.browser.data.rows import Damage, Piece, RowSource, View, fetched
-from tokfmt.browser.data.session import (
-    SearchScope,
-    Session,
-    Where,
-    carried,
-    has_parts,
-    located,
-    search_scope,
-)
+from tokfmt.browser.data.session import SearchScope, Session, Where, carried, has_parts, located, search_scope
 from tokfmt.browser.data.spots import ByteSpot, Spot, command_of, parse_spot
 from tokfmt.browser.data.state import Queries
 from tokfmt.browser.data.types import ByteOffset

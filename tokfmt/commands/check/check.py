@@ -21,13 +21,7 @@ from tokfmt import registry
 from tokfmt.base.threads import in_threads
 from tokfmt.commands.check.codes import meanings
 from tokfmt.commands.check.corpus import Corpus, behind_bos, corpus_findings
-from tokfmt.commands.check.files import (
-    empty_findings,
-    number_findings,
-    other_findings,
-    shard_findings,
-    width_findings,
-)
+from tokfmt.commands.check.files import empty_findings, number_findings, other_findings, shard_findings, width_findings
 from tokfmt.commands.check.manifests import (
     Splits,
     count_findings,
@@ -69,14 +63,7 @@ from tokfmt.source.discover import dataset_at, dataset_paths
 from tokfmt.source.ingest import as_stored, ingested, some_ids
 from tokfmt.source.manifest import found_as_written, manifest_of, own_manifest
 from tokfmt.source.open import hints_of, open_dataset
-from tokfmt.source.request import (
-    EosChoice,
-    Inspections,
-    Reading,
-    SourceFiles,
-    SourceRequest,
-    read_options,
-)
+from tokfmt.source.request import EosChoice, Inspections, Reading, SourceFiles, SourceRequest, read_options
 from tokfmt.source.stored import Source, contents_of, known_separator, tokenizer_of
 from tokfmt.wording import counted, html_table, printable
 

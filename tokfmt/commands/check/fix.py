@@ -40,15 +40,7 @@ from tokfmt.run.progress import Progress
 from tokfmt.source.discover import check_unchanged, find_sources, snapshot
 from tokfmt.source.manifest import extent, found_as_written, manifest_path, written_files
 from tokfmt.source.open import open_dataset
-from tokfmt.source.request import (
-    EosChoice,
-    SourceFiles,
-    SourceRequest,
-    given_to,
-    option_names,
-    read_options,
-    words_of,
-)
+from tokfmt.source.request import EosChoice, SourceFiles, SourceRequest, given_to, option_names, read_options, words_of
 from tokfmt.source.stored import Source
 from tokfmt.wording import counted, printable
 

@@ -22,15 +22,7 @@ from tokfmt.model.batch import Kind, Leads
 from tokfmt.model.gap import Gap, joined_gap
 from tokfmt.model.separator import SeparatorNeededError, lead_to_write, separator_to_write
 from tokfmt.source.request import option_names, parse_selection
-from tokfmt.source.stored import (
-    GIVEN,
-    NO_SEPARATOR,
-    Separator,
-    Source,
-    hold_chats,
-    records_of,
-    refuse_other_ends,
-)
+from tokfmt.source.stored import GIVEN, NO_SEPARATOR, Separator, Source, hold_chats, records_of, refuse_other_ends
 from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:

@@ -15,12 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from tokfmt.commands.convert.arrangement import AS_IT_IS
-from tokfmt.commands.convert.destination import (
-    Destination,
-    choose_contents,
-    choose_destination,
-    choose_separators,
-)
+from tokfmt.commands.convert.destination import Destination, choose_contents, choose_destination, choose_separators
 from tokfmt.commands.convert.inputs import Inputs, text_recipe_of
 from tokfmt.commands.convert.publish import Workplace, publishers_of, workers_of, workplace
 from tokfmt.commands.convert.report import Written

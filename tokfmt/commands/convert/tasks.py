@@ -45,13 +45,7 @@ from tokfmt.commands.convert.report import with_objects
 from tokfmt.commands.convert.request import Conversion, Request
 from tokfmt.commands.convert.resume import SCHEMA, facts_of, here, read_conversion, unknown_request
 from tokfmt.core.format import Format
-from tokfmt.errors import (
-    ConversionError,
-    CorruptError,
-    DestinationExistsError,
-    FormatError,
-    TokfmtError,
-)
+from tokfmt.errors import ConversionError, CorruptError, DestinationExistsError, FormatError, TokfmtError
 from tokfmt.files.claims import claim_at, claim_content, claim_url
 from tokfmt.files.file import open_file, writing
 from tokfmt.files.journal import Task, entries_of, read_journal

@@ -45,15 +45,7 @@ from tokfmt.run.progress import Progress
 from tokfmt.source.discover import format_of
 from tokfmt.source.ingest import encoded, encoder_of, tokenized
 from tokfmt.source.open import find_one, open_dataset
-from tokfmt.source.request import (
-    Reading,
-    Selection,
-    SourceRequest,
-    needed,
-    parse_selection,
-    selection_words,
-    viewed,
-)
+from tokfmt.source.request import Reading, Selection, SourceRequest, needed, parse_selection, selection_words, viewed
 from tokfmt.source.stored import Separator, Source, manifest_tokenizer, tokenizer_note, tokenizer_of
 from tokfmt.text.decoding import DecodeError, TextDecoder, VocabularyDecoder
 from tokfmt.wording import counted, html_table, printable, shortened

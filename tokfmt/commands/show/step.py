@@ -19,17 +19,7 @@ from tokfmt.core.ragged import Tokens
 from tokfmt.errors import OptionError
 from tokfmt.files.listing import Listing
 from tokfmt.files.place import place_of
-from tokfmt.mix import (
-    Ledgers,
-    Origin,
-    Samples,
-    TextRecipe,
-    Traced,
-    Where,
-    shortest,
-    stored_sequence,
-    traced,
-)
+from tokfmt.mix import Ledgers, Origin, Samples, TextRecipe, Traced, Where, shortest, stored_sequence, traced
 from tokfmt.runs.reader import Part, RunReader
 from tokfmt.source.discover import format_of
 from tokfmt.source.open import find_one, open_dataset

@@ -58,14 +58,7 @@ from tokfmt.source.ingest import as_stored, encoder_for, ingest, note_on_chats
 from tokfmt.source.manifest import extent
 from tokfmt.source.open import contradicted, open_dataset, presuming
 from tokfmt.source.request import Reading, SourceFiles, SourceRequest
-from tokfmt.source.stored import (
-    Source,
-    contents_of,
-    manifest_tokenizer,
-    tokenizer_note,
-    tokenizer_of,
-    unfinished,
-)
+from tokfmt.source.stored import Source, contents_of, manifest_tokenizer, tokenizer_note, tokenizer_of, unfinished
 from tokfmt.text.ingest import ShardReader
 from tokfmt.wording import printable
 

@@ -12,13 +12,7 @@ from tokfmt.core.annotation import Part, broken, shown
 from tokfmt.errors import FormatError
 from tokfmt.files.fields import Field, Section
 from tokfmt.files.place import Place
-from tokfmt.formats.arrow.container import (
-    ArrowContainer,
-    Container,
-    ParquetContainer,
-    open_containers,
-    worded,
-)
+from tokfmt.formats.arrow.container import ArrowContainer, Container, ParquetContainer, open_containers, worded
 
 if TYPE_CHECKING:
     from tokfmt.formats.arrow.options import ReadOptions, Variant

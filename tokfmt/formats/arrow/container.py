@@ -35,16 +35,7 @@ from tokfmt.errors import (
 from tokfmt.files.file import File, Held, Stream, open_file
 from tokfmt.files.place import Place
 from tokfmt.files.side_by_side import side_by_side
-from tokfmt.model.rows import (
-    ALL_POSITIONS,
-    DIVIDING,
-    SECOND,
-    TARGETS,
-    Reading,
-    are_pairs,
-    columns_to_read,
-    states_loss,
-)
+from tokfmt.model.rows import ALL_POSITIONS, DIVIDING, SECOND, TARGETS, Reading, are_pairs, columns_to_read, states_loss
 from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:

@@ -26,14 +26,7 @@ from tokfmt.formats.arrow.container import (
     typed,
 )
 from tokfmt.formats.arrow.partial import keep_following, keep_readable, readable_files
-from tokfmt.formats.arrow.reader import (
-    ColumnReader,
-    NotTextError,
-    NullRowError,
-    Rows,
-    TextReader,
-    reading_of,
-)
+from tokfmt.formats.arrow.reader import ColumnReader, NotTextError, NullRowError, Rows, TextReader, reading_of
 from tokfmt.formats.row_reader import OtherLabels, other_labels
 
 if TYPE_CHECKING:

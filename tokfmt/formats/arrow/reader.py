@@ -18,17 +18,7 @@ from tokfmt.core.findings import Problem, fatal
 from tokfmt.core.format import Hints
 from tokfmt.core.loss_mask import IGNORED, LOSS_MASK, MASK_OPTION, Flags
 from tokfmt.core.ragged import Offsets, offsets_of
-from tokfmt.core.reader import (
-    U8,
-    U16,
-    U32,
-    ByteOffset,
-    Damage,
-    Info,
-    Layout,
-    Separators,
-    check_interval,
-)
+from tokfmt.core.reader import U8, U16, U32, ByteOffset, Damage, Info, Layout, Separators, check_interval
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, TextRecords
 from tokfmt.errors import CorruptError, Loss
 from tokfmt.files.place import Place

@@ -9,14 +9,7 @@ from tokfmt.core.findings import Audit, Finding, Problem, fatal
 from tokfmt.core.format import Hints
 from tokfmt.core.inspection import Inspection, Unreadable
 from tokfmt.core.reader import Damage, TokenReader
-from tokfmt.errors import (
-    CorruptError,
-    FormatError,
-    TruncatedError,
-    UnreachableError,
-    UnsafeError,
-    UnsupportedError,
-)
+from tokfmt.errors import CorruptError, FormatError, TruncatedError, UnreachableError, UnsafeError, UnsupportedError
 from tokfmt.files.fields import Section
 from tokfmt.files.place import Place
 from tokfmt.formats.hdf5.files import Params, arrange, files_in, params_beside

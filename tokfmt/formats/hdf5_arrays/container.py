@@ -35,12 +35,7 @@ import deflate  # noqa: F401 - it decodes most chunks: missing packages are name
 import numpy as np
 
 from tokfmt.core.annotation import shown
-from tokfmt.errors import (
-    CorruptError,
-    TruncatedError,
-    UnsafeError,
-    UnsupportedError,
-)
+from tokfmt.errors import CorruptError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.files.fields import Field
 from tokfmt.files.file import File, Held, Stream, open_file
 from tokfmt.files.place import LocalPlace, Place

@@ -27,13 +27,7 @@ from tokfmt.core.format import ZSTANDARD
 from tokfmt.core.output import concatenate, whole
 from tokfmt.core.ragged import true_at
 from tokfmt.core.reader import Damage
-from tokfmt.errors import (
-    ENDS_EARLY,
-    CorruptError,
-    FormatError,
-    TruncatedError,
-    UnsafeError,
-)
+from tokfmt.errors import ENDS_EARLY, CorruptError, FormatError, TruncatedError, UnsafeError
 from tokfmt.files.file import File, names_in, natural_key, open_file, writing
 from tokfmt.files.place import Place
 from tokfmt.formats.zstd_frames import decompressor, library, refuse_frame

@@ -29,15 +29,7 @@ from numpy.typing import NDArray
 from tokfmt.core.chats import COMPLETION, PROMPT, ChatError, Pairs, chat_text, pair_text
 from tokfmt.core.field_path import keys_of, shown_path, step
 from tokfmt.core.records import NAMED_FIELDS
-from tokfmt.errors import (
-    CorruptError,
-    FormatError,
-    Loss,
-    LossyConversionError,
-    OptionError,
-    TokfmtError,
-    UnsafeError,
-)
+from tokfmt.errors import CorruptError, FormatError, Loss, LossyConversionError, OptionError, TokfmtError, UnsafeError
 from tokfmt.formats.jsonl.lines import BOM, Lines, line_number
 
 LARGEST_ID = (1 << 32) - 1
