@@ -122,7 +122,8 @@ def test_the_pair_of_a_second_key_in_a_folder_is_no_other_file(tmp_path, lost, r
     (tmp_path / "a.jsonl").write_text('{"input_ids": [1, 2]}\n')
     (tmp_path / "in").mkdir()
     for key in ("label", "text"):
-        tokfmt.convert(tmp_path / "a.jsonl", tmp_path / f"in/a_{key}_document.bin", to_format="megatron", eos=9)
+        path = tmp_path / f"in/a_{key}_document.bin"
+        tokfmt.convert(tmp_path / "a.jsonl", path, to_format="megatron", eos=9, manifest=False)
     with tokfmt.open(tmp_path / "in") as dataset:
         assert len(dataset) == 2
     (tmp_path / f"in/a_label_document{lost}").unlink()

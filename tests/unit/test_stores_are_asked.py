@@ -51,6 +51,7 @@ ALLOWED = {
     "files/new_directory.py": dict.fromkeys(("os.path.lexists", "iterdir"), DESTINATION),
     "cli/browse.py": {"os.path.splitext": DESTINATION},
     "cli/console.py": {"os.open": "the terminal"},
+    "cli/convert.py": {"os.path.lexists": "a local file that is named like a weight"},
     "cli/index.py": dict.fromkeys(("os.path.getsize", "os.path.isfile"), "an index stands beside a local text"),
     "cli/usage.py": {"os.path.lexists": "a local file that looks like an option"},
     "cli/page.py": {"read_text": "a file of this package"},

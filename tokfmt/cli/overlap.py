@@ -59,7 +59,7 @@ _EPILOG = examples(
     "expected",
     multiple=True,
     metavar="'KEY OP VALUE'",
-    help="Condition on max_share, hit_items, short_items, …, else the exit code is 1; repeatable.",
+    help="Condition on a key such as max_share or hit_items, else the exit code is 1; repeatable.",
 )
 @workers()
 @running(

@@ -25,7 +25,9 @@ COMMANDS_MEANT = {
 
 _OPTIONS_MEANT = {
     **dict.fromkeys((("show", f"--{word}") for word in ("select", "search", "query", "filter", "grep")), _SEARCH),
-    **dict.fromkeys((("show", word) for word in ("--output", "--out", "--export", "--save", "-o")), _EXPORT),
+    **dict.fromkeys(
+        (("show", word) for word in ("-o", *(f"--{word}" for word in ("output", "out", "export", "save")))), _EXPORT
+    ),
     ("convert", "--limit"): "--select 0:N takes the first N sequences",
 }
 

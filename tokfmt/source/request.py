@@ -202,7 +202,7 @@ def _matches(pattern: Place) -> list[Place]:
     """
     places = {place for place in _matching(pattern) if not place.name.endswith(BESIDE)}
     suffixes = registry.suffixes_of_pairs()
-    if pattern.suffix in suffixes or not places:
+    if (pattern.suffix in suffixes) == bool(places):  # A pattern of prefixes matches no file.
         prefix = pattern.with_suffix("") if pattern.suffix in suffixes else pattern
         names = (prefix.with_name(prefix.name + suffix) for suffix in suffixes - {pattern.suffix})
         files = {file for name in names for file in _matching(name)}
