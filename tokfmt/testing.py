@@ -916,7 +916,7 @@ class FormatContract:
                 for region in regions:
                     gate = threading.Barrier(2)
                     together = self._laid(_Together(dataset, gate), options)
-                    pair = [pool.submit(one.write, region, together) for one in writers]
+                    pair = [pool.submit(writer.write, region, together) for writer in writers]
                     first, second = (one.result() for one in pair)
                     assert first == second
                     receipts.append(first)
@@ -1008,8 +1008,8 @@ class ReadOnlyContract:
     def test_a_sound_dataset_has_no_errors(self, tmp_path: Path) -> None:
         """An audit reports no error, and the codes of its findings have an explanation."""
         findings = list(self._audit(self._made(tmp_path)))
-        assert [one for one in findings if one.severity == "error"] == []
-        assert {one.code for one in findings} <= self.format.codes().keys()
+        assert [finding for finding in findings if finding.severity == "error"] == []
+        assert {finding.code for finding in findings} <= self.format.codes().keys()
 
     def _audit(self, path: LocalPlace) -> Iterator[Finding]:
         how = Audit(deep=True, eos_id=_id_of(self.eos_id))  # the separator that `_open` gives the reader

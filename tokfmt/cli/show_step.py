@@ -171,13 +171,15 @@ def _line(part: StepPart, color: str) -> str:
 
 def origin_lines(origins: Sequence[Origin]) -> Iterator[str]:
     """Yield a line for each piece of a sequence: its file, and its place in the file."""
-    for one in origins:
-        where = f"line {one.line:,}, at byte {one.byte_offset:,}" if one.line is not None else one.detail
-        where += " of the decompressed text" if one.decompressed else ""
-        via = "".join(f", through sequence {number:,} of {printable(path)}" for path, number in one.via)
-        place = f"{printable(one.path)}{', ' if where else ''}{where}{via}"
-        what = click.style(f"  from {printable(one.source)}", bold=True)
-        yield f"{what} record {one.record:,}, {one.start:,} to {one.stop:,}" + click.style(f"  {place}", dim=True)
+    for origin in origins:
+        where = f"line {origin.line:,}, at byte {origin.byte_offset:,}" if origin.line is not None else origin.detail
+        where += " of the decompressed text" if origin.decompressed else ""
+        via = "".join(f", through sequence {number:,} of {printable(path)}" for path, number in origin.via)
+        place = f"{printable(origin.path)}{', ' if where else ''}{where}{via}"
+        what = click.style(f"  from {printable(origin.source)}", bold=True)
+        yield f"{what} record {origin.record:,}, {origin.start:,} to {origin.stop:,}" + click.style(
+            f"  {place}", dim=True
+        )
 
 
 def _indented(text: str, room: int) -> str:

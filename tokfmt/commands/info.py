@@ -208,7 +208,7 @@ def overview(datasets: Sequence[SourceFiles], request: SourceRequest, handle: To
         note + listed * (note.removeprefix("left out: ") in source.left_out)
         for note in (*facts["notes"], *_run_beside(source))
     )
-    made, files = manifest.tokenizer, [file for one in datasets for file in one.files]
+    made, files = manifest.tokenizer, [file for dataset in datasets for file in dataset.files]
     return Overview(
         path=str(source.paths[0]),
         format=source.format.name,

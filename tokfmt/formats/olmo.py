@@ -545,7 +545,7 @@ def _ends(reader: FlatReader) -> _Ends:
 
 def _common_end(ends: Sequence[_Ends]) -> int | None:
     """Return the ID with which more than half of the first documents end; None without one."""
-    values, counts = np.unique(np.concatenate([one.documents for one in ends]), return_counts=True)
+    values, counts = np.unique(np.concatenate([end.documents for end in ends]), return_counts=True)
     return int(values[np.argmax(counts)]) if len(values) and 2 * counts.max() > counts.sum() else None
 
 

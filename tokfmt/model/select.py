@@ -408,7 +408,7 @@ class Concat(TokenReader):
         )
 
     def as_dataset(self, *, drawn: bool = False) -> Dataset:
-        return concat([dataset_of(one, drawn=drawn) for one in self.sources])
+        return concat([dataset_of(source, drawn=drawn) for source in self.sources])
 
     def tokens(self, start: int, stop: int) -> Tokens:
         dtype = self.info.dtype

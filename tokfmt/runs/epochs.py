@@ -89,7 +89,11 @@ def stated(facts: RunFacts, name: str, value: _T | None, there: str) -> _T:
 def longest_of(datasets: Sequence[Dataset]) -> int:
     """Return the length of the longest sequence of some datasets, and at least 1."""
     return max(
-        1, *(int(np.max(np.diff(one.spans.extents(0, one.spans.count)[:2], axis=0), initial=0)) for one in datasets)
+        1,
+        *(
+            int(np.max(np.diff(dataset.spans.extents(0, dataset.spans.count)[:2], axis=0), initial=0))
+            for dataset in datasets
+        ),
     )
 
 

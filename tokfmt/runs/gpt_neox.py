@@ -94,12 +94,12 @@ class GptNeoxOrder(BlendOrder):
         kinds = [Overflowing if one.packing == _OVERFLOW else Windows for one in self.maps]
         self.is_packed = Overflowing not in kinds
         windows = [self.windows(k, one.files, kinds[k]) for k, one in enumerate(self.maps)]
-        for one in windows:
-            one.count = max(0, len(one.shuffle) - 1)
+        for window in windows:
+            window.count = max(0, len(window.shuffle) - 1)
         which: Held | None = None
         numbers: Wrapped | None = None
         if len(windows) > 1:
-            counts = [one.count for one in windows]
+            counts = [window.count for window in windows]
             which, inner = self.blended(sum(counts))
             numbers = Wrapped(inner, which, counts)
         self.load(Blend(windows, which, numbers))

@@ -56,7 +56,7 @@ class Sequences:
 
     def __init__(self, datasets: Sequence[Dataset], most: int) -> None:
         self.datasets, self.most = datasets, most
-        self.firsts = np.cumsum([0, *(one.spans.count for one in datasets)])
+        self.firsts = np.cumsum([0, *(dataset.spans.count for dataset in datasets)])
         self.count = int(self.firsts[-1])
 
     def pieces(self, numbers: Numbers, rows: Numbers) -> Pieces:

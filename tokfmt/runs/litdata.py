@@ -155,8 +155,11 @@ class LitDataOrder(EpochOrder):
 
     def _in_turn(self, streams: Sequence[Numbers]) -> Numbers:
         """Return the batches of a rank, of its workers in turn, as long as they have one."""
-        rows = [np.concatenate([one, np.full(-len(one) % self.batch, -1)]).reshape(-1, self.batch) for one in streams]
-        turn = np.concatenate([np.arange(len(one)) for one in rows])
+        rows = [
+            np.concatenate([stream, np.full(-len(stream) % self.batch, -1)]).reshape(-1, self.batch)
+            for stream in streams
+        ]
+        turn = np.concatenate([np.arange(len(row)) for row in rows])
         return np.concatenate(rows)[np.argsort(turn, kind="stable")]
 
 

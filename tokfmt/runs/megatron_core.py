@@ -165,7 +165,7 @@ class MegatronOrder(BlendOrder):
         if deep and self.cache.blend is not None:
             # without a size, sources end one after another, whatever their weights
             weighted = self.cache.blend.content.get("size") is not None
-            yield from unlike_blend(self.blend, [one.weight if weighted else None for one in self.sources])
+            yield from unlike_blend(self.blend, [source.weight if weighted else None for source in self.sources])
 
 
 order = MegatronOrder

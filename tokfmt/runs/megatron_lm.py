@@ -153,7 +153,7 @@ def _described(facts: RunFacts, names: Sequence[str]) -> tuple[list[IndexMap], t
         elif len(names) == 1:
             tops.append((name.removesuffix(".dsc"), inner, []))
     if given.order is not None:
-        tops = [one for one in tops if one[0].startswith(given.order)]
+        tops = [top for top in tops if top[0].startswith(given.order)]
     if len(tops) != 1:
         listed = ", ".join(name[:8] for name, *_ in tops) or "none"
         raise OptionError(
@@ -209,7 +209,7 @@ class MegatronLmOrder(BlendOrder):
             stored.most = len(windows) - 1
             which, numbers = stored, self.opened(blended[1])
         elif len(windows) > 1:
-            which, numbers = self._ended([one.count for one in windows])
+            which, numbers = self._ended([window.count for window in windows])
         self.load(Blend(windows, which, numbers))
 
     def _ended(self, counts: Sequence[int]) -> tuple[Held, Held]:
@@ -226,7 +226,7 @@ class MegatronLmOrder(BlendOrder):
         for windows, one in zip(self.blend.windows, self.maps, strict=True):
             yield from look_at(windows, one, deep=deep)
         if deep:
-            yield from unlike_blend(self.blend, [one.weight for one in self.sources])
+            yield from unlike_blend(self.blend, [source.weight for source in self.sources])
 
 
 order = MegatronLmOrder

@@ -172,13 +172,13 @@ class StreamingOrder(EpochOrder):
             np.concatenate([part, np.full(-len(part) % size, -1)]).reshape(-1, size)
             for part, size in zip(parts, counts.tolist(), strict=True)
         ]
-        full = min(int(np.count_nonzero(one.min(1) >= 0)) for one in rows)
-        return np.concatenate([one[:full] for one in rows], 1)
+        full = min(int(np.count_nonzero(row.min(1) >= 0)) for row in rows)
+        return np.concatenate([row[:full] for row in rows], 1)
 
     def _by_streams(self, parts: Sequence[Numbers], epoch: int) -> Numbers:
         rows = [part.reshape(-1, self.batch) for part in parts]
-        rows = [one[: int(np.count_nonzero(one.min(1) >= 0))] for one in rows]
-        turns = np.repeat(np.arange(len(rows)), [len(one) for one in rows])
+        rows = [row[: int(np.count_nonzero(row.min(1) >= 0))] for row in rows]
+        turns = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
         balanced = self.shuffled and self.given.sampling_method == "balanced"
         _draw(self.seed + (epoch if balanced else 0)).shuffle(turns)
         taken = np.empty((len(turns), self.batch), np.int64)

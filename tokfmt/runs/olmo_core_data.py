@@ -48,7 +48,7 @@ def sources(facts: RunFacts) -> list[RunSource]:
     if not facts.tree:
         return token_files(facts, named_alone(stated(facts, "paths", facts.given.paths, f"{CONFIG} (dataset)")), CONFIG)
     leaves = [one.table for one in leaves_of(facts.tree)]
-    names = [one.name or next(iter(named_alone(one.paths[:1]))) for one in leaves]
+    names = [leaf.name or next(iter(named_alone(leaf.paths[:1]))) for leaf in leaves]
     if len(set(names)) < len(names) or facts.given.paths:
         raise FormatError(facts.where, "has sources without a name of their own, or paths beside them")
     read = token_files(facts, {name: one.paths for name, one in zip(names, leaves, strict=True)}, CONFIG)
@@ -170,7 +170,7 @@ def mixture(facts: RunFacts, datasets: Sequence[Dataset], length: int, batch: in
             tokens.append(math.ceil(there * share))
             most.append(there // length)
     counts = [min(one // length, limit) for one, limit in zip(tokens, most, strict=True)]
-    rests = [one % length / length for one in tokens]
+    rests = [token % length / length for token in tokens]
     missing = math.ceil(requested / (batch * length)) * batch - sum(counts)
     with_room = [k for k, count in enumerate(counts) if count < most[k]]
     for k in with_room if missing > 0 else ():
@@ -220,9 +220,9 @@ class Mixed:
         facts, there = self.facts, f"{CONFIG} (MixingInstanceSource)"
         parts = [self._of(one) for one in tree.inner]
         tables = [one.table for one in tree.inner]
-        ratios = np.array([stated(facts, "ratio", one.ratio, there) for one in tables])
+        ratios = np.array([stated(facts, "ratio", table.ratio, there) for table in tables])
         name = "max_repetition_factor"
-        repeats = np.array([stated(facts, name, one.max_repetition_factor, there) for one in tables])
+        repeats = np.array([stated(facts, name, table.max_repetition_factor, there) for table in tables])
         sizes = np.array([len(part) for part in parts]) * self.length
         if abs(ratios.sum() - 1) > _SLACK or not ratios.all() or not sizes.all():
             raise FormatError(facts.where, "has a mix whose ratios do not sum to 1, or a source without an instance")

@@ -115,8 +115,8 @@ def repeated_by(cycle: int, numbers: Numbers, first: int, last: int) -> Numbers:
     """
     check_passes(len(numbers), (last - first) // cycle + 2)
     passes = np.arange(first // cycle, -(-last // cycle) if len(numbers) else 0)
-    found: Numbers = (passes[:, None] * cycle + np.sort(numbers)).reshape(-1)
-    return found[(found >= first) & (found < last)]
+    positions: Numbers = (passes[:, None] * cycle + np.sort(numbers)).reshape(-1)
+    return positions[(positions >= first) & (positions < last)]
 
 
 def check_passes(count: int, passes: int) -> None:

@@ -17,7 +17,7 @@ from tokfmt.files.side_by_side import side_by_side
 from tokfmt.files.splits import chosen_split, hidden_for, refuse_several, splits_of, stated_split
 from tokfmt.files.store import Identity, Kind
 from tokfmt.source.content import Manifest
-from tokfmt.source.manifest import announce_manifest, describes, own_manifest, read_manifest
+from tokfmt.source.manifest import announce_manifest, describes, read_manifest, with_members
 from tokfmt.source.request import Found, SourceFiles, SourceRequest, expanded
 from tokfmt.wording import printable
 
@@ -237,7 +237,7 @@ def dataset_at(
     if request.recursive and not found.split and request.split == stated_split(path.parts):
         found = found._replace(split=request.split or "")  # It was chosen from those below a directory.
     path = found.path
-    found = found._replace(manifest=own_manifest(found))
+    found = found._replace(manifest=with_members(found))
     if request.allow_partial:  # An index may name files that are lost. The reader says so.
         files = tuple(file for file in files if file.is_there())
         found = found._replace(files=files)

@@ -254,26 +254,24 @@ def manifests_beside(
 
 
 def own_manifest(dataset: SourceFiles) -> Manifest:
-    """Return the manifest beside a dataset, which was read when the dataset was found. If a directory has none, return
-    what the manifests of its files state.
-    """
-    manifest = read_manifest(dataset.path) if dataset.manifest is None else dataset.manifest
-    if manifest.content or manifest.broken or manifest.members or not dataset.files or not dataset.path.is_dir():
-        return manifest
-    return _joined(dataset) or manifest
+    """Return the manifest of a dataset, which was read when the dataset was found."""
+    return read_manifest(dataset.path) if dataset.manifest is None else dataset.manifest
 
 
-def _joined(dataset: SourceFiles) -> Manifest | None:
-    """Return the manifest that those of the files of a directory are together; None if they have none.
+def with_members(dataset: SourceFiles) -> Manifest:
+    """Return the manifest beside a dataset. If a directory has none, return what those of its files are together.
 
     It has the facts that all of them state, and sums of their counts. Only the names in the directory are looked at to
     find them.
     """
+    manifest = own_manifest(dataset)
+    if manifest.content or manifest.broken or not dataset.files or not dataset.path.is_dir():
+        return manifest
     names = set(names_in(dataset.path))
     files = {file.name: file for file in dataset.visible if file.parent == dataset.path}
     places = [file for name, file in files.items() if f"{name}{MANIFEST}" in names]
     if not places:
-        return None
+        return manifest
     read = list(in_threads(read_manifest, places, 1 if dataset.path.is_local else _AT_ONCE))
     described = {*places, *(file for place in places for file in dataset.format.companions(place))}
     path, content = dataset.path / f"*{MANIFEST}", dict[str, Any]()
@@ -286,7 +284,7 @@ def _joined(dataset: SourceFiles) -> Manifest | None:
     if not dataset.format.has_splits:
         counts = [manifest.counts(samples=manifest.rows) for manifest in read]
         for key, total in (("sequences", sum), ("tokens", sum), ("max_id", max)):
-            numbers = [one[key] for one in counts if isinstance(one.get(key), int)]
+            numbers = [count[key] for count in counts if isinstance(count.get(key), int)]
             if len(numbers) == len(read):
                 content[key] = total(numbers)
     return Manifest(content, path, members=tuple(read))

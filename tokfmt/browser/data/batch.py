@@ -115,7 +115,7 @@ def step_of(view: View, row: int, sizes: Sizes) -> int:
 
 def parts_in(view: View, style: TokenStyle, rows: Sequence[BatchRow]) -> list[RowParts | None]:
     """Return the parts of some samples of a batch; None for one that is one document, or cannot be read. Reads them."""
-    return [parts_of(view.port, style, one.row) for one in rows]
+    return [parts_of(view.port, style, row.row) for row in rows]
 
 
 def text_of(view: View, style: TokenStyle, row: int, part: SamplePart) -> str:

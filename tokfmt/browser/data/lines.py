@@ -106,10 +106,10 @@ class LengthLines(HistogramLines):
 
     @property
     def titles(self) -> Sequence[str]:
-        found = self.lengths
-        marks = (("p5", found.p5), ("p50", found.p50), ("p95", found.p95), ("max", found.max))
+        lengths = self.lengths
+        marks = (("p5", lengths.p5), ("p50", lengths.p50), ("p95", lengths.p95), ("max", lengths.max))
         known = [f"{name} {value:,}" for name, value in marks if value is not None]
-        begins = f"lengths, {found.unit}", "lengths"
+        begins = f"lengths, {lengths.unit}", "lengths"
         tries = [(begins[0], known), (begins[1], known), (begins[1], known[:3])]  # the longest is a fact beside it
         return [*(" · ".join((begin, *some)) for begin, some in tries), " · ".join(known[:3]) or begins[1]]
 

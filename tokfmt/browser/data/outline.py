@@ -75,8 +75,8 @@ class Outline:
         sizes[0] = 0
         for section in self._open:
             sizes[section + 1] += self.counts[section]
-        for section, found in self.findings.items():
-            sizes[section + 1] += len(found)
+        for section, findings in self.findings.items():
+            sizes[section + 1] += len(findings)
         self._lines = np.concatenate([[0], np.cumsum(sizes)])
 
     @property
@@ -90,10 +90,10 @@ class Outline:
         within = line - int(self._lines[section + 1])
         if section == NOWHERE:
             return Row(section, finding=within)
-        found = len(self.findings.get(section, ()))
+        count = len(self.findings.get(section, ()))
         if not within:
             return Row(section)
-        return Row(section, finding=within - 1) if within <= found else Row(section, within - 1 - found)
+        return Row(section, finding=within - 1) if within <= count else Row(section, within - 1 - count)
 
     def line(self, row: Row) -> int:
         """Return the line of a row; for a field of a closed section, that of the section."""
@@ -130,21 +130,21 @@ class Outline:
 
     def row_of(self, finding: Finding) -> Row | None:
         """Return the row of a finding; None if it is not shown."""
-        for section, found in self.findings.items():
-            if finding in found:
-                return Row(section, finding=found.index(finding))
+        for section, findings in self.findings.items():
+            if finding in findings:
+                return Row(section, finding=findings.index(finding))
         return None
 
     def start_of(self, section: int) -> Pointer | None:
         """Return the file and the byte offset of the first field of a section; None without one. Reads once."""
         if section not in self._starts:
-            held = self.sections[section]
+            part = self.sections[section]
             try:
-                first = next(iter(held.fields(0, 1)), None)
+                first = next(iter(part.fields(0, 1)), None)
             except TokfmtError:
                 first = None
             at = None if first is None else first.offset
-            self._starts[section] = None if first is None or at is None else Pointer(first.path or held.path, at)
+            self._starts[section] = None if first is None or at is None else Pointer(first.path or part.path, at)
         return self._starts[section]
 
     def starts_in(self, path: Place) -> list[tuple[int, int]]:
@@ -176,11 +176,11 @@ class Outline:
     def _read(self, section: int, first: int) -> Sequence[Field]:
         wanted = min(BLOCK, self.counts[section] - first)
         try:
-            found = tuple(self.sections[section].fields(first, first + wanted))
+            read = tuple(self.sections[section].fields(first, first + wanted))
         except TokfmtError as error:
-            found = (broken(error),) * wanted
+            read = (broken(error),) * wanted
         missing = Field("…", None, 0, "nothing more can be read", wrong=True)
-        return found + (missing,) * (wanted - len(found))
+        return read + (missing,) * (wanted - len(read))
 
 
 _SECTIONS = 256  # sections that are looked at for a file that is none of theirs
@@ -193,11 +193,11 @@ def place_of_finding(finding: Finding) -> Place:
 
 def placed(outline: Outline, findings: Sequence[Finding]) -> dict[int, list[Finding]]:
     """Return findings by the section that holds their byte, or NOWHERE. Reads."""
-    found: dict[int, list[Finding]] = {}
+    by_section: dict[int, list[Finding]] = {}
     for finding in findings:
         at = None if finding.offset is None else outline.section_of(place_of_finding(finding), finding.offset)
-        found.setdefault(NOWHERE if at is None else at, []).append(finding)
-    return found
+        by_section.setdefault(NOWHERE if at is None else at, []).append(finding)
+    return by_section
 
 
 def first_open(sections: Sequence[Section], *, small: bool) -> dict[int, int]:
@@ -205,14 +205,14 @@ def first_open(sections: Sequence[Section], *, small: bool) -> dict[int, int]:
 
     These are the first section, and in a small dataset the short ones, up to about 256 fields.
     """
-    found: dict[int, int] = {}
+    counts: dict[int, int] = {}
     for number, section in enumerate(sections):
-        if number and (not small or sum(found.values()) > 4 * SHORT):
+        if number and (not small or sum(counts.values()) > 4 * SHORT):
             break
         count = section.count
         if not number or count <= SHORT:
-            found[number] = count
-    return found
+            counts[number] = count
+    return counts
 
 
 _SCANNED = 1024  # fields of a section whose offsets do not ascend
@@ -233,14 +233,14 @@ def row_of_byte(outline: Outline, path: Place, offset: int) -> Row | None:
             return outline.peek(row)
 
         def holds(at: int, section: Section = section) -> bool:
-            found = field(at)
-            if found is None or found.offset is None or (found.path or section.path) != path:
+            candidate = field(at)
+            if candidate is None or candidate.offset is None or (candidate.path or section.path) != path:
                 return False
-            return found.offset <= offset < found.offset + max(1, found.length)
+            return candidate.offset <= offset < candidate.offset + max(1, candidate.length)
 
         def begins_after(at: int) -> bool:
-            found = field(at)
-            return found is None or found.offset is None or found.offset > offset
+            candidate = field(at)
+            return candidate is None or candidate.offset is None or candidate.offset > offset
 
         at = bisect_left(range(count), True, key=begins_after) - 1
         if at >= 0 and holds(at):
@@ -332,22 +332,22 @@ class Bytes:
         for number in range(rows.start // _ROWS, -(-rows.stop // _ROWS)):
             if self._windows.get((path, number)) is None:
                 try:
-                    found: list[HexRow] | Damage = self._of(path).hex_rows(path, number * _ROWS * ROW, _ROWS)
+                    window: list[HexRow] | Damage = self._of(path).hex_rows(path, number * _ROWS * ROW, _ROWS)
                 except TokfmtError as error:
-                    found = Damage(str(error))
-                self._windows.put((path, number), found)
+                    window = Damage(str(error))
+                self._windows.put((path, number), window)
         for row in rows:
-            held = self.peek(path, row)
+            shown = self.peek(path, row)
             if self._axis is not None and self.tokens(path, row) is None:
                 try:
-                    tokens = _tokens_in(self._axis, self._style, path, held) if isinstance(held, HexRow) else []
+                    tokens = _tokens_in(self._axis, self._style, path, shown) if isinstance(shown, HexRow) else []
                 except TokfmtError:
                     tokens = []  # the row that cannot be read shows the error
                 self._tokens.put((path, row), tokens)
 
 
 def _tokens_in(axis: Axis, style: TokenStyle, path: Place, row: HexRow) -> list[StoredToken]:
-    found, at, stop = list[StoredToken](), row.offset, row.offset + len(row.data)
+    tokens, at, stop = list[StoredToken](), row.offset, row.offset + len(row.data)
     while at < stop:
         position = axis.find(path, at)
         place = None if position is None else axis.locate(position)
@@ -355,9 +355,9 @@ def _tokens_in(axis: Axis, style: TokenStyle, path: Place, row: HexRow) -> list[
             at += 1  # not a token, or one of a compressed chunk
             continue
         token = int(axis.tokens(position, position + 1)[0])
-        found.append(StoredToken(place.offset, place.width, spelling(style, token)[1] or f"{token} "))
+        tokens.append(StoredToken(place.offset, place.width, spelling(style, token)[1] or f"{token} "))
         at = place.offset + place.width
-    return found
+    return tokens
 
 
 def cells_of(

@@ -230,7 +230,7 @@ def _checks(session: Session) -> Iterator[Fact]:
 def _about(session: Session) -> Iterator[Fact]:
     """Yield what is known of a dataset without counting."""
     opened, reader = session.opened, session.view.reader
-    splits = (f"{printable(one)}{' (shown)' if one == session.split else ''}" for one in session.splits)
+    splits = (f"{printable(split)}{' (shown)' if split == session.split else ''}" for split in session.splits)
     yield Fact("splits", ", ".join(splits))
     if session.refused is not None:
         return

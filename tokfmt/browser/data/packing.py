@@ -112,20 +112,20 @@ def packing_of(session: Session) -> Packing | str:
         whole, *rows = explain(recipe)
     except TokfmtError as error:
         return str(error)
-    samples, found, shade = samples_of(recipe), list[PackedSource](), -1
+    samples, sources, shade = samples_of(recipe), list[PackedSource](), -1
     for row in rows:
         shade += row.depth == 1
-        found.append(PackedSource(row, shade, _asked(recipe, shade) if row.depth == 1 else ""))
+        sources.append(PackedSource(row, shade, _asked(recipe, shade) if row.depth == 1 else ""))
     if samples is None:
-        return Packing(found, "", 0, 0, 0)
-    return Packing(found, recipe.file.pack or "stream", samples.count, samples.advance, whole.padded or 0)
+        return Packing(sources, "", 0, 0, 0)
+    return Packing(sources, recipe.file.pack or "stream", samples.count, samples.advance, whole.padded or 0)
 
 
 def _asked(recipe: Samples | Documents, number: int) -> str:
     """Return what a recipe asks of a source: its weight as a share, its quota in tokens, or all of it."""
     entry, file = recipe.file.sources[number], recipe.file
     if entry.weight is not None:
-        return f"{float(entry.weight / sum(one.weight or 0 for one in file.sources)):.1%}"
+        return f"{float(entry.weight / sum(source.weight or 0 for source in file.sources)):.1%}"
     return "all" if entry.tokens is None else short(entry.tokens)
 
 

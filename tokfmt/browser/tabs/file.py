@@ -113,9 +113,9 @@ class FileTab(Working):
         self._places.ask(lambda: opened_parts(session), self._show)  # a check forgets what the other loader does
         self.judged()
 
-    def _show(self, found: OpenedParts) -> None:
-        self.bytes, self._notes = found.content, found.notes
-        self.parts.show(found.outline, self._before)
+    def _show(self, opened: OpenedParts) -> None:
+        self.bytes, self._notes = opened.content, opened.notes
+        self.parts.show(opened.outline, self._before)
         self._list()
         if self._wish is not None:
             self.show_inside(self._wish)
@@ -149,10 +149,10 @@ class FileTab(Working):
         if session.failure and session.refused is None:  # of the tokenizer: the check does not know it
             findings.insert(0, Finding("", "error", str(session.path), session.failure))
 
-        def then(found: Mapping[int, Sequence[Finding]]) -> None:
+        def then(by_section: Mapping[int, Sequence[Finding]]) -> None:
             before, row = self.parts.finding, self.parts.row
             is_first = not outline.findings and self._before is None and not self.hex.has_focus
-            outline.mark(found)
+            outline.mark(by_section)
             if findings and (before is not None or is_first):
                 row = outline.row_of(before or findings[0]) or row
             self.parts.changed(row)
@@ -240,8 +240,8 @@ class FileTab(Working):
             titles = [(printable(outline.sections[k].title), at) for at, k in outline.starts_in(path)]
             return row_of_byte(outline, path, offset) if follows else None, _held(session, path, offset), titles
 
-        def then(found: tuple[Row | None, Where | None, list[tuple[str, int]]]) -> None:
-            row, where, titles = found
+        def then(place: tuple[Row | None, Where | None, list[tuple[str, int]]]) -> None:
+            row, where, titles = place
             words = "" if where is None else f"{session.view.singular} {where[0]:,}, {session.port.unit} {where[1]:,}"
             leads = session.refused is None and not (path.is_local and session.port.whole)
             self.hex.say(words, leads=leads or where is not None)
@@ -259,7 +259,7 @@ class FileTab(Working):
 
     def _signs(self, outline: Outline) -> dict[int, tuple[str, str]]:
         """Return the sign of each finding in the file of the bytes, and its style, by byte offset."""
-        findings = [finding for found in outline.findings.values() for finding in found]
+        findings = [finding for those in outline.findings.values() for finding in those]
         return {
             finding.offset: (SEVERITIES.get(finding.severity, "·"), _STYLES.get(finding.severity, _QUIET))
             for finding in reversed(findings)

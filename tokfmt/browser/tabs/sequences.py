@@ -446,7 +446,7 @@ class SequencesTab(Tab):
     def idle(self) -> bool:
         """Return whether no search and no move to a hit is running."""
         loaders = (self._jumps, self._marks, self._known, self.list)
-        return all(one.idle for one in loaders) and not self.searches and self.order.idle
+        return all(loader.idle for loader in loaders) and not self.searches and self.order.idle
 
     @property
     def searches(self) -> bool:

@@ -55,12 +55,12 @@ def loading_words(session: Session, loading: Loading | None) -> str:
 def transfer(session: Session) -> str:
     """Return what was fetched from stores, or that one is slow to answer; "" if none was asked."""
     account = sys.modules.get("tokfmt.stores.account")  # imported by the first address
-    found = account.so_far() if account is not None else None
-    if account is None or not found:
+    fetched = account.so_far() if account is not None else None
+    if account is None or not fetched:
         return ""
     if account.waiting() > account.SLOW:
         return str(account.slow_words(None if session.path.is_local else session.path))
-    return f"fetched {human_bytes(found.read)}, {counted(sum(found.requests.values()), 'request')}"
+    return f"fetched {human_bytes(fetched.read)}, {counted(sum(fetched.requests.values()), 'request')}"
 
 
 class Link(Static):
@@ -84,9 +84,9 @@ class Card(Static):
 
     def say(self, session: Session, more: str) -> None:
         """Show a dataset; `more` follows its name."""
-        found = f"{printable(session.path.name)}{more}", _beside(session), _counts(session), _verdict(session)
-        if found != self._shown:
-            self._shown = found
+        line = f"{printable(session.path.name)}{more}", _beside(session), _counts(session), _verdict(session)
+        if line != self._shown:
+            self._shown = line
             self.refresh()
 
     def render(self) -> Content:
@@ -125,11 +125,11 @@ def _counts(session: Session) -> list[str]:
     if session.refused is not None:
         return ["cannot be read"]
     view, padding = session.view, session.padding.get(session.view.name)
-    found = [f"{short(view.port.count)}{'' if view.port.whole else '+'} {plural(view.singular, view.port.count)}"]
+    words = [f"{short(view.port.count)}{'' if view.port.whole else '+'} {plural(view.singular, view.port.count)}"]
     if view.axis is not None:
         noun = "position" if padding and view.name == "samples" else "token"  # the padding is on the axis
-        found.append(f"{short(view.tokens)} {plural(noun, view.tokens)}")
-    return [*found, *([f"{padding:.1%} padding"] if padding else [])]
+        words.append(f"{short(view.tokens)} {plural(noun, view.tokens)}")
+    return [*words, *([f"{padding:.1%} padding"] if padding else [])]
 
 
 def badge(verdict: CheckReport | None) -> Content:

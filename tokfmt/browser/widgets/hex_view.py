@@ -247,7 +247,7 @@ class FileBar(Static):
         if 2 * len(begins) > self._room:
             begins = [("", 0)]
         stops = [*(start for _, start in begins[1:]), self._length]
-        free, left, found = self._room - len(begins), 0, list[tuple[range, range, str]]()
+        free, left, stretches = self._room - len(begins), 0, list[tuple[range, range, str]]()
         for number, ((title, start), stop) in enumerate(zip(begins, stops, strict=True), 1):
             right = number + free * stop // self._length
             cells = range(left, right)
@@ -256,9 +256,9 @@ class FileBar(Static):
             fits = title and cell_len(title) == len(title) <= len(cells) - 4
             fits = fits and all(abs(sign - middle) > half for sign in signs)  # which would cover letters
             text = f"├{f' {title} ' if fits else '':─^{len(cells) - 2}}┤" if len(cells) > 1 else "│"
-            found.append((range(start, stop), cells, text))
+            stretches.append((range(start, stop), cells, text))
             left = right
-        return found
+        return stretches
 
     def render(self) -> Content:
         if not self._length:
@@ -266,9 +266,9 @@ class FileBar(Static):
         drawn = self._drawn()
 
         def cell_of(offset: int) -> int:
-            for held, within, _ in drawn:
-                if offset < held.stop:
-                    return within.start + _scaled(offset - held.start, len(held), len(within))
+            for span, within, _ in drawn:
+                if offset < span.stop:
+                    return within.start + _scaled(offset - span.start, len(span), len(within))
             return drawn[-1][1].stop - 1
 
         cells = list("".join(text for _, _, text in drawn))
@@ -284,9 +284,9 @@ class FileBar(Static):
 
     def on_click(self, event: events.Click) -> None:
         column = event.x - self.gutter.left - 2
-        for held, within, _ in self._drawn() if self._length else ():
+        for span, within, _ in self._drawn() if self._length else ():
             if column in within:
-                self.post_message(self.Chosen(held.start + _scaled(column - within.start, len(within), len(held))))
+                self.post_message(self.Chosen(span.start + _scaled(column - within.start, len(within), len(span))))
 
 
 def _scaled(at: int, size: int, other: int) -> int:

@@ -127,8 +127,10 @@ class Parts(VirtualTable):
         count = outline.counts.get(row.section)
         mark = "▾" if outline.is_open(row.section) else "◌" if row.section in self.opening else "▸"
         size = "reading …" if mark == "◌" else "" if count is None else counted(count, "field")
-        found = [finding.severity for finding in outline.findings.get(row.section, ())]
-        marks = [(f"{sign}{found.count(name):,}  ", name) for name, sign in SEVERITIES.items() if name in found]
+        severities = [finding.severity for finding in outline.findings.get(row.section, ())]
+        marks = [
+            (f"{sign}{severities.count(name):,}  ", name) for name, sign in SEVERITIES.items() if name in severities
+        ]
         return [(f"{mark} {printable(section.title)}  ", "section"), *marks, (size, "count")]
 
     def _field_line(self, row: Row, width: int) -> Cells:

@@ -202,7 +202,7 @@ class SequenceList(VirtualTable):
         self.loader.ask(work, lambda _: self.refresh())
 
     def _fetch_others(self, seen: Sequence[int]) -> None:
-        wanted = [one for one in self.others if any(one.peek(row) is None for row in seen)]
+        wanted = [other for other in self.others if any(other.peek(row) is None for row in seen)]
         if wanted:
             rows = sorted(seen)
 
@@ -265,7 +265,7 @@ class SequenceList(VirtualTable):
         shortest, longest = self._lengths
         lengths = shortest != longest or self.count < 2  # a constant says nothing
         wanted = [_LENGTH] if lengths else []
-        wanted += [Column(one.name, self._width(one), 10 if lengths else 4, one) for one in self.others]
+        wanted += [Column(other.name, self._width(other), 10 if lengths else 4, other) for other in self.others]
         wanted += [_BAR] if port is not None and not port.sampled and shortest < longest else []
         wanted += [Column("position", max(8, len(f"{tokens:,}")), 30)] if tokens and lengths else []
         room, kept = self.columns - number - 3, list[Column]()
@@ -329,7 +329,7 @@ class SequenceList(VirtualTable):
             return [(_aligned(value, column), "other")]
         parts, wide = of.parts(row), max(0, column.width - _SHARE)
         stretches = [] if parts is None else bar_of(parts, wide)
-        cells = [(one.text, "dim" if one.tone is None else f"tone-{one.tone}") for one in stretches]
+        cells = [(stretch.text, "dim" if stretch.tone is None else f"tone-{stretch.tone}") for stretch in stretches]
         return [*cells, (f"{'' if cells else ' ' * wide}{value:>{column.width - wide}} ", "dim")]
 
     def _sign(self, row: int) -> tuple[str, str]:

@@ -559,9 +559,9 @@ def _write(output: Place, both: OpenedPair, differences: Iterable[Difference]) -
     """Write differences as JSON lines, with the text of the sequences, or their IDs without a decoder."""
     with staging_for(output, overwrite=True, objection=begins_with("list of differences", b'{"kind": ')) as staging:
         with writing(output), open(staging.path, "w", encoding="utf-8") as out:
-            for one in differences:
-                line: dict[str, object] = {"kind": one.kind, "a": one.a, "b": one.b}
-                for name, side, number in (("a", both.a, one.a), ("b", both.b, one.b)):
+            for difference in differences:
+                line: dict[str, object] = {"kind": difference.kind, "a": difference.a, "b": difference.b}
+                for name, side, number in (("a", both.a, difference.a), ("b", both.b, difference.b)):
                     if number is not None:
                         values = side.values(number, 0, side.length(number))
                         if both.decoder is None:

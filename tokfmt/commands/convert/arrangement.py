@@ -101,8 +101,8 @@ class Shares:
 
     def described(self) -> dict[str, object]:
         """Return the shares and the seed for the manifest."""
-        sizes: list[object] = [_REST if one is None else str(one) for one in self.amounts]
-        sizes = sizes or [float(one) for one in self.shares]
+        sizes: list[object] = [_REST if amount is None else str(amount) for amount in self.amounts]
+        sizes = sizes or [float(share) for share in self.shares]
         return {
             "shares": dict(zip(self.names, sizes, strict=True)),
             "seed": self.seed,

@@ -264,7 +264,7 @@ def _gap_of(source: Source) -> Gap:
 def _refuse_selection_of_none(selection: str, sources: Sequence[Source]) -> None:
     """Refuse a selection without sequences, which leaves nothing to infer a separator from."""
     readers = [source.reader for source in sources]
-    count = sum(one.count() if isinstance(one, RecordReader) else one.info.sequences for one in readers)
+    count = sum(reader.count() if isinstance(reader, RecordReader) else reader.info.sequences for reader in readers)
     first, last = parse_selection(selection, count, [path for source in sources for path in source.paths])
     if first == last:
         there = counted(count, "sequence")

@@ -218,7 +218,7 @@ def copy_records(
     counted_tokens = [part.tokens for part in parts if part.tokens is not None]
     tokens = (
         sum(counted_tokens)
-        if len(counted_tokens) == len(parts) and all(not one.info.is_text for one in readers)
+        if len(counted_tokens) == len(parts) and all(not reader.info.is_text for reader in readers)
         else None
     )
     if blank := sum(one.blank for one in skipped.values()):

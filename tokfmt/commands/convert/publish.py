@@ -267,7 +267,7 @@ def _manifests(
     side = None if not is_stored else "before" if stored is Separators.BEFORE else "after"
     dropped = separators.get("dropped") or request.to_eos == "none"
     dropped = dropped or (request.to_eos == "as-stored" and not separators.get("kept"))
-    has_none = destination.separator.eos_id is None and all(one.separator.is_none for one in inputs.sources)
+    has_none = destination.separator.eos_id is None and all(source.separator.is_none for source in inputs.sources)
     facts: dict[str, Any] = {
         "eos_stored": "none" if dropped or has_none else side,
         "options": {"from": words_of(request.source.options), "to": words_of(destination.given)},

@@ -99,14 +99,14 @@ def result_of(request: Request, inputs: Inputs, destination: Destination, writte
     """Return the result of a conversion, with the notes so far."""
     arrangement, counts, separator = request.arrangement, written.portions, destination.separator
     made, mixed = _made_by(request, inputs, separator.eos_id, counts)
-    sequences, tokens = (total_of(one.sequences for one in counts), total_of(one.tokens for one in counts))
+    sequences, tokens = (total_of(count.sequences for count in counts), total_of(count.tokens for count in counts))
     if counts and request.task is None and sequences == 0:
         why = "the sources contain no sequences"
         if request.select is not None:
             why = f"--select {request.select} takes none of the sequences of the sources"
         notes.add(f"the dataset is empty: {why}")
     lost = [loss for source in inputs.sources for loss in source.reader.info.lost]
-    losses, lost = dict(written.losses), [*lost, *(loss for one in counts for loss in one.lost)]
+    losses, lost = dict(written.losses), [*lost, *(loss for count in counts for loss in count.lost)]
     if lost:
         losses = _with(losses, lost)
     if mixed:
@@ -116,14 +116,14 @@ def result_of(request: Request, inputs: Inputs, destination: Destination, writte
     if arrangement.shares is not None and not arrangement.shares.seeded:
         notes.add(f"sequences were dealt to splits by seed {arrangement.shares.seed}; override with --seed N")
     if arrangement.shares is not None and arrangement.shares.by == "content" and sequences:
-        parts = ", ".join(f"{one.portion.split} {percent((one.sequences or 0) / sequences)}" for one in counts)
+        parts = ", ".join(f"{count.portion.split} {percent((count.sequences or 0) / sequences)}" for count in counts)
         notes.add(f"equal sequences are in the same split, which has of all sequences: {parts}")
     compared = Counter[str]()
     for one in counts:
         compared.update(one.compared)
     lead, leads = _NO_LEAD, None
     if destination.lead != NO_LEAD:
-        leads = _sum_of(one.leads and one.leads._asdict() for one in counts)
+        leads = _sum_of(count.leads and count.leads._asdict() for count in counts)
         lead = _lead_in(destination, leads)
     return Conversion(
         destination=str(request.destination),
@@ -135,20 +135,20 @@ def result_of(request: Request, inputs: Inputs, destination: Destination, writte
         ],
         sequences=sequences,
         tokens=tokens,
-        max_id=max((one.max_id for one in counts if one.max_id is not None), default=None),
+        max_id=max((count.max_id for count in counts if count.max_id is not None), default=None),
         separator={
             "eos_id": separator.eos_id,
             "from": separator.source or None,
             "seen": separator.seen or None,
             "inferred": separator.inferred,
         },
-        separators=_sum_of(one.separators and one.separators._asdict() for one in counts),
+        separators=_sum_of(count.separators and count.separators._asdict() for count in counts),
         lead=lead,
         leads=leads,
         losses=losses,
         notes=list(notes.kept),
         plan={
-            "tasks": sum(one.tasks for one in counts),
+            "tasks": sum(count.tasks for count in counts),
             "executor": request.executor,
             "jobs": request.jobs,
             "minimum_bytes": None,
@@ -226,7 +226,7 @@ def _made_by(
 ) -> tuple[Mapping[str, Any] | None, str]:
     """Return the tokenizer that the manifest may name, and the accepted contradictions in words."""
     made, mixed = inputs.made_by
-    largest = max((one.max_id for one in counts if one.max_id is not None), default=-1)
+    largest = max((count.max_id for count in counts if count.max_id is not None), default=-1)
     used, source = inputs.tokenizer, request.source
     if used is not None and used.ids.lacks_largest(largest, eos_id):
         if "tokenizers" not in source.allow_loss:

@@ -167,7 +167,11 @@ def fetch(destination: Url, home: Path) -> None:
 def remove(destination: Url, count: int) -> None:
     """Delete the records of all tasks of a destination."""
     records, tasks = task_records(destination), [Task(k, count) for k in range(count)]
-    places = [records / REQUEST, *(records / one.journal for one in tasks), *(begun_of(destination, k) for k in tasks)]
+    places = [
+        records / REQUEST,
+        *(records / task.journal for task in tasks),
+        *(begun_of(destination, k) for k in tasks),
+    ]
     writable_store(destination).delete([place.key for place in places])
 
 
@@ -417,7 +421,7 @@ def _joined(folder: Url, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     joined["max_id"] = max(tops, default=None)
     for name in _SUMS:
         counts = [one[name] for one in parts if one.get(name)]
-        joined[name] = {key: sum(one[key] for one in counts) for key in counts[0]} if counts else None
+        joined[name] = {key: sum(count[key] for count in counts) for key in counts[0]} if counts else None
     joined["notes"] = list(dict.fromkeys(note for one in parts for note in one.get("notes", ())))
     losses = dict[str, dict[str, None]]()
     for part in parts:
@@ -490,7 +494,7 @@ def _status_in_store(url: Url) -> list[TaskStatus]:
         done = [manifest_path(part).name in there for part in parts]
     else:
         there, journals = records, [task_records(url) / task.journal for task in tasks]
-        done = [one.name in there and is_ended(entries_of(content_of(one))[0]) for one in journals]
+        done = [journal.name in there and is_ended(entries_of(content_of(journal))[0]) for journal in journals]
     statuses = list[TaskStatus]()
     for task, claim, is_done in zip(tasks, claims, done, strict=True):
         claimed = claim_at(store, claim) if not is_done and claim.name in there else None

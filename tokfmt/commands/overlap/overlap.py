@@ -119,7 +119,7 @@ def _overlap(request: OverlapRequest, progress: Progress, *, every_end: bool) ->
         texts
         and how.by == "tokens"
         and how.tokenizer is not None
-        and any(isinstance(one, TokenReader) for one in readers)
+        and any(isinstance(reader, TokenReader) for reader in readers)
     ):
         name = printable(how.tokenizer.name)
         notes.append(f"{counted(texts, 'item')} of text, encoded with {name}: other IDs of the same text are not found")

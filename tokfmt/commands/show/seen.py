@@ -146,8 +146,8 @@ def _selected(
         if isinstance(affirmed(query), TextQuery):
             _, handle = with_tokenizer(opened[1], opened[0], tokenizer_of(tokenizer))
         hits = find(axis, query, Search(each=True), decoder=handle.decoder() if handle is not None else None)
-        found = (hit.sequence if numbers is None else int(numbers[hit.sequence]) for hit in hits)
-        spans = ((number, number + 1) for number in found)
+        sequences = (hit.sequence if numbers is None else int(numbers[hit.sequence]) for hit in hits)
+        spans = ((number, number + 1) for number in sequences)
     taken = list(islice(chain.from_iterable(range(*span) for span in spans), _MATCHES + 1))
     if not taken:
         raise OptionError(f"{selection} finds no sequence in {printable(name)}", name="seen")
@@ -161,9 +161,9 @@ def _reads(
 ) -> list[SampleRead]:
     if isinstance(reader, RunReader):
         return [SampleRead(reader.order.sources[source].name, number, *one) for one in reader.seen(source, number)]
-    found = list[SampleRead]()
+    reads = list[SampleRead]()
     for sample, epoch in reader.seen(source, number):
         step = None if batch_size is None else sample // batch_size
         rank = None if batch_size is None else sample % batch_size // (batch_size // world_size)
-        found.append(SampleRead(reader.sources[source].name, number, sample, None, step, rank, epoch))
-    return found
+        reads.append(SampleRead(reader.sources[source].name, number, sample, None, step, rank, epoch))
+    return reads
