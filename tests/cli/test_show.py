@@ -145,6 +145,13 @@ def test_random_is_the_same_again(pack):
     assert [s["index"] for s in shown(PACK, "random:1000")] == list(range(len(pack)))
 
 
+def test_samples_are_searched():
+    path = FIXTURES / "hdf5" / "padded_eos"
+    padding = {sample["index"]: sample["padding"] for sample in shown(path, "0:94", "--samples")}
+    searched = shown(path, "padding>20", "--samples", "--limit", "0")
+    assert [sample["index"] for sample in searched] == [index for index, count in padding.items() if count > 20]
+
+
 def test_text_is_searched_in_ids_and_in_records(corpus):
     path, texts = corpus
     for pattern in ("smoke", "(?i)THE END|morning", "é", r"\d,\d", "морем|Salt"):
