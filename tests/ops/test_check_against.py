@@ -120,7 +120,7 @@ def test_upstreams_truncated_pack():
     for name, code in (("D_2byte_TRUNCATED_by_empty_text.pbin", "TF931"),):
         (verdict,) = check(asked(home / name, tokenizer=str(gpt2), against=str(home / "with_empty_text.jsonl")))
         assert verdict.counts == {code: 1}
-        assert "8 of 10 documents are missing (from document 3" in verdict.findings[0].message
+        assert "8 of 10 documents are missing (from document 2" in verdict.findings[0].message
 
 
 def test_latin1_goldens():
