@@ -13,7 +13,7 @@ from stores import Memory, close_stores
 import tokfmt
 from tokfmt.cli.main import cli
 from tokfmt.errors import FormatError, OptionError, SourceChangedError, TokfmtError
-from tokfmt.files.place import register_store
+from tokfmt.files.place import Url, register_store, store_of
 
 EOS = 50256
 PACK, PAIR, NANOGPT = "modalities/D_2byte_gpt2.pbin", "megatron/gpt2_text_document", "made/train.bin"
@@ -217,3 +217,17 @@ def test_a_store_that_is_not_registered(bucket):
     with pytest.raises(OptionError, match=r"^ftp://bucket/x.pbin: the scheme ftp is not read"):
         tokfmt.open("ftp://bucket/x.pbin")
     assert Path("ftp:").exists() is False
+
+
+def test_a_store_that_is_being_opened_when_all_are_forgotten_is_forgotten():
+    """A thread that opens a store for the options before does not hand it to those who ask afterwards."""
+    old, new = Memory({}), Memory({})
+
+    def opens_late(_):
+        close_stores()
+        register_store("late", lambda _: new)
+        return old
+
+    register_store("late", opens_late)
+    assert store_of(Url("late", "bucket")) is old
+    assert store_of(Url("late", "bucket")) is new

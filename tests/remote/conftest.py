@@ -5,6 +5,7 @@ No test asks a server of another machine.
 
 import functools
 import os
+import socket
 import time
 
 import numpy as np
@@ -56,7 +57,10 @@ def server(tmp_path, monkeypatch):
     (tmp_path / "served/bkt").mkdir(parents=True)
     with faulty.serving(tmp_path / "served") as served:
         monkeypatch.setenv("AWS_ENDPOINT_URL", served.endpoint)
+        close_stores()  # a thread of an earlier test may have opened one meanwhile
         yield served
+        with socket.create_connection(("127.0.0.1", served.server_port), timeout=10):
+            pass  # nothing in this process closed the socket of the server
 
 
 @pytest.fixture

@@ -506,7 +506,7 @@ _READ_ONLY = {
 
 
 _OPENERS: dict[str, Callable[[Url], Store]] = {}
-_OPEN: dict[tuple[str, str, str], Store] = {}
+_OPEN: list[dict[tuple[str, str, str], Store]] = [{}]
 _BUILT_IN = ("s3", "gs", "az", "hf", "http", "https")
 """The schemes of `tokfmt.stores.open_store`, which is imported when it is used."""
 _GROUP = "tokfmt.stores"
@@ -524,7 +524,7 @@ def register_store(scheme: str, opener: Callable[[Url], Store]) -> None:
 
 def close_stores() -> None:
     """Forget all open stores, so that the next use opens each again with the current options."""
-    _OPEN.clear()
+    _OPEN[0] = {}  # a store that another thread is just opening goes to the old ones
 
 
 def _opener(scheme: str) -> Callable[[Url], Store] | None:
@@ -542,12 +542,12 @@ def _opener(scheme: str) -> Callable[[Url], Store] | None:
 
 def store_of(url: Url) -> Store:
     """Return the store that holds an address."""
-    store_key = (url.scheme, url.authority, f"{url.key}?{url.query}" if url.query else "")
-    if (store := _OPEN.get(store_key)) is not None:
+    store_key, open_stores = (url.scheme, url.authority, f"{url.key}?{url.query}" if url.query else ""), _OPEN[0]
+    if (store := open_stores.get(store_key)) is not None:
         return store
     if (opener := _opener(url.scheme)) is None:
         raise _refused(str(url), "read")
-    return _OPEN.setdefault(store_key, opener(url))
+    return open_stores.setdefault(store_key, opener(url))
 
 
 def writable_store(url: Url) -> Store:
