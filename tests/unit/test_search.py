@@ -36,10 +36,9 @@ def test_hits_are_kept_in_order_and_bounded(found, begin, most, row, at, step):
     hits = [hit for i, hit in enumerate(hits) if not i or hits[i - 1][:2] != hit[:2]]
     hits = [hit for i, hit in enumerate(hits) if not i or hits[i - 1][0] != hit[0] or hits[i - 1][2] <= hit[2]]
     ahead, behind = [h for h in hits if h[0] >= begin], [h for h in hits if h[0] < begin]
-    results = SearchResults(most, most)
+    results = SearchResults(begin, most, most)
     for hit in ahead:
         results.add(columns([hit]))
-    results.go_round()
     results.add(columns(behind))
     assert results.hits == len(hits)
     assert results.sequences == len({hit[0] for hit in hits})

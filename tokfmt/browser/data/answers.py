@@ -22,13 +22,7 @@ def number_words(what: str, count: int) -> str:
 
 
 def parse_number(answer: str, count: int, what: str) -> int:
-    """Return a number below `count`: `17`, `-1` from the end, `$` for the last, or `50%` of the way.
-
-    Args:
-        answer: The typed number.
-        count: Number of units.
-        what: The noun for one unit.
-    """
+    """Return a number below `count`: `17`, `-1` from the end, `$` for the last, or `50%` of the way."""
     plain, number = answer.strip(), count
     if plain == "$":  # the last line, in vim
         plain = "-1"
@@ -48,26 +42,13 @@ def parse_number(answer: str, count: int, what: str) -> int:
 
 
 def row_of(answer: str, count: int, noun: str) -> int:
-    """Return the row that an answer names: a number, or `25*512`, the first sample of step 25 of batches of 512.
-
-    Args:
-        answer: The answer.
-        count: Number of rows.
-        noun: What a row is, for messages.
-    """
+    """Return the row that an answer names: a number, or `25*512`, the first sample of step 25 of batches of 512."""
     step, sign, batch = answer.partition("*")
     return parse_number(str(parse_count(step) * parse_count(batch)) if sign else answer, count, noun)
 
 
 def byte_finder(session: Session, port: RowSource, where: Where, answer: str) -> Callable[[], Where]:
-    """Return a function that finds the token at a byte, or raises an OptionError. It reads.
-
-    Args:
-        session: The dataset.
-        port: Its rows.
-        where: The token in whose file the byte is, unless the answer names another file beside it.
-        answer: A byte offset, or `file:offset`.
-    """
+    """Return a function that finds the token at a byte of the file of a token, or at `file:offset`. It reads."""
     name, _, number = answer.rpartition(":")
     offset = parse_count(number)
     holds = "record" if isinstance(session.view.reader, RecordReader) else "token"

@@ -32,21 +32,13 @@ class BatchRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Batch:
-    """The samples of a step.
+    """The samples of a step."""
 
-    Attributes:
-        step: The step, from 0.
-        steps: The number of whole steps; None if it is not known.
-        sizes: The number of samples and of ranks; None of a run, which states its own.
-        ranks: The number of ranks that read it.
-        rows: The samples, by ranks.
-    """
-
-    step: int
-    steps: int | None
-    sizes: Sizes | None
-    ranks: int
-    rows: Sequence[BatchRow]
+    step: int  # the step, from 0
+    steps: int | None  # the number of whole steps; None if it is not known
+    sizes: Sizes | None  # the number of samples and of ranks; None of a run, which states its own
+    ranks: int  # the number of ranks that read it
+    rows: Sequence[BatchRow]  # the samples, by ranks
 
 
 def samples_view(session: Session) -> View | None:
@@ -69,11 +61,7 @@ def parse_sizes(words: str) -> Sizes:
 
 
 def batch_of(view: View, step: int, sizes: Sizes) -> Batch:
-    """Return the batch of a step; of a run, `sizes` are not used if it states its own. Reads indexes at most.
-
-    Raises:
-        OptionError: The step is beyond the last one.
-    """
+    """Return the batch of a step; of a run that states its own, `sizes` are not used. Reads indexes."""
     reader, count = view.port.reader, view.port.count
     run = run_of(reader)
     if run is not None and run.order.batches.is_known:

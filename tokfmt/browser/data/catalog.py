@@ -169,10 +169,6 @@ class Catalog:
 
         Datasets with unknown values are last, and so are datasets that are found later. The order stays the same until
         the next call: a dataset that moved when it was read would bring another one on the screen, to be read next.
-
-        Args:
-            name: The column.
-            falling: Begin with the largest value.
         """
         self.by, self._listed, self._passed = (name, falling), [], 0
         listed, values = self.listed, [COLUMNS[name].value(one) for one in self.listed]
@@ -190,12 +186,7 @@ class Catalog:
         return FormatError(self.directory, "holds no dataset, nor does a directory below it")
 
     def next_work(self, shown: Iterable[Listed], ahead: int) -> Callable[[], None] | None:
-        """Return what is done next: find datasets, read one of these or check it; None if all of it is done.
-
-        Args:
-            shown: The datasets whose facts are wanted.
-            ahead: The number of datasets that are wanted; 0 if there are enough.
-        """
+        """Return what is done next: find `ahead` datasets, read one of these or check it; None if all of it is done."""
         if ahead > 0 and not self.whole:
             return lambda: self.find(min(_STEP, ahead))
         for one in shown:

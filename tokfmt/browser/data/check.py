@@ -30,13 +30,7 @@ def is_cheap(session: Session) -> bool:
 
 
 def checked(session: Session, job: Job, *, deep: bool = False) -> CheckReport:
-    """Check a dataset, and compare it with the tokenizer in use.
-
-    Args:
-        session: The dataset; all its splits are checked, unless the user named one.
-        job: The progress of the check.
-        deep: Decode every token.
-    """
+    """Check all splits of a dataset, unless the user named one, and compare it with the tokenizer in use."""
     from tokfmt.commands.check import CheckRequest, check
 
     session.check_unchanged()

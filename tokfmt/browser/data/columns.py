@@ -49,13 +49,7 @@ _BLOCK = 1 << 22  # bytes
 
 
 class RowColumn:
-    """A column of the list. `peek` is for drawing, `load` is for a worker.
-
-    Args:
-        name: The name, which is the heading.
-        read: Returns the values of the rows `first <= i < last` in characters.
-        numeric: Values are numbers, which are aligned to the right.
-    """
+    """A column of the list. `peek` is for drawing; `load` is for a worker, and calls `read` with intervals of rows."""
 
     has_strip = False
     """The list draws `parts` before the value."""
@@ -179,11 +173,7 @@ def _padding_share(reader: TokenReader | RecordReader) -> float | None:
 
 
 class StripColumn(RowColumn):
-    """The fill of each sample of a recipe, as a strip of its sources.
-
-    Args:
-        samples: The samples.
-    """
+    """The fill of each sample of a recipe, as a strip of its sources."""
 
     has_strip = True
 
@@ -214,14 +204,7 @@ class Order:
 
 
 def order_of(session: Session, rows: Rows | None, job: Job, *, falling: bool) -> Order:
-    """Return rows in the order of their lengths; rows of one length stay in order. Reads the lengths of all rows.
-
-    Args:
-        session: The dataset.
-        rows: The listed rows, ascending; None for all.
-        job: The progress of the work.
-        falling: Begin with the longest.
-    """
+    """Return the listed rows, or all, in the order of their lengths. Reads all lengths; equal ones stay in order."""
     port = session.port
     job.phase("sorting", port.count, "rows")
     kept, keys = np.empty(0, np.int64), np.empty(0, np.float64)
@@ -248,13 +231,7 @@ def order_of(session: Session, rows: Rows | None, job: Job, *, falling: bool) ->
 
 
 def readable(read: Callable[[int, int], Iterator[Any]], first: int, last: int) -> Iterator[Any]:
-    """Yield what is read for rows, and None for each damaged row, whose error its line in the list shows.
-
-    Args:
-        read: Yields what it reads for the rows `first <= i < last`, in order, some rows at once.
-        first: The first row.
-        last: The end.
-    """
+    """Yield what is read for an interval of rows, and None for each damaged one, whose line shows the error."""
     try:
         for found in read(first, last):
             yield found

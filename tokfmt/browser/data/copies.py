@@ -38,14 +38,7 @@ class Copied:
 
 
 def copied(session: Session, row: int, part: range, *, ids: bool) -> Copied:
-    """Return the text or the IDs of a row, or of a part of it.
-
-    Args:
-        session: The dataset.
-        row: Number of the row.
-        part: Units of the row; an empty range means all.
-        ids: Copy the IDs instead of the text.
-    """
+    """Return the text or the IDs of a part of a row; an empty range means all of it."""
     port, token_style, singular = session.port, session.token_style, session.view.singular
     span = fetched_span(port, row)
     if isinstance(span, Damage):
@@ -70,18 +63,7 @@ def copied(session: Session, row: int, part: range, *, ids: bool) -> Copied:
 
 
 def chosen_rows(words: str, count: int, sets: Mapping[str, Numbers]) -> Numbers:
-    """Return the rows that a line describes.
-
-    These are `all`, `17`, `A:B`, a set (`selected`, `listed`, `hits`), or `first 20` of what is listed.
-
-    Args:
-        words: The line.
-        count: Number of rows.
-        sets: Rows by the name of the set.
-
-    Returns:
-        int64, in the order of the set, or ascending.
-    """
+    """Return the rows of `all`, `17`, `A:B`, `first 20` or a set (`selected`, `listed`, `hits`), in its order."""
     if words.strip() == "all" and count <= MOST_ROWS:
         return np.arange(count, dtype=np.int64)
     if words.strip() in sets:
@@ -120,16 +102,7 @@ def other_meaning(path: str) -> str:
 
 
 def exported(session: Session, rows: Numbers, path: str, *, as_text: bool, overwrite: bool, job: Job) -> int:
-    """Write rows to JSON lines, and return the number of bytes.
-
-    Args:
-        session: The dataset.
-        rows: The rows, in order.
-        path: The file.
-        as_text: Write the text of the tokens, not their IDs.
-        overwrite: Replace a file.
-        job: The progress of the work.
-    """
+    """Write rows to JSON lines, with the text of the tokens or their IDs, and return the number of bytes."""
     reader, words = session.view.reader, session.vocabulary
     decoder = words.handle.decoder() if as_text and words is not None else None
     request, format_ = session.request, session.opened.format

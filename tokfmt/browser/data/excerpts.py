@@ -18,19 +18,12 @@ _MOMENT = 0.05  # seconds after which the screen gets the excerpts that are made
 
 
 class Excerpt(NamedTuple):
-    """Units of a row around its first hit.
+    """Units of a row around its first hit."""
 
-    Attributes:
-        first: Position of the first unit in the row.
-        piece: The units.
-        hit: The first hit of the row, as an interval of positions.
-        hits: The positions that belong to a hit.
-    """
-
-    first: int
-    piece: Piece
-    hit: range
-    hits: frozenset[int]
+    first: int  # position of the first unit in the row
+    piece: Piece  # the units
+    hit: range  # the first hit of the row, as an interval of positions
+    hits: frozenset[int]  # the positions that belong to a hit
 
     def words(self, token_style: TokenStyle, width: int) -> list[Words]:
         """Return the words around the hit in at most `width` cells. An ellipsis replaces the words before them."""
@@ -57,11 +50,7 @@ class Excerpt(NamedTuple):
 
 
 class Excerpts:
-    """The excerpts of the rows that a search finds, each made when its row comes on the screen.
-
-    Attributes:
-        search: The search.
-    """
+    """The excerpts of the rows that a search finds, each made when its row comes on the screen."""
 
     def __init__(self, search: SearchJob) -> None:
         self.search = search

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.browser.data.rows import RecordSource, RowSource
-from tokfmt.core.ragged import Offsets, Tokens
+from tokfmt.core.ragged import Offsets, Ragged, Tokens
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import TokfmtError
 from tokfmt.wording import counted
 
 MOST = 1 << 21
-"""Limit of the tokens of a dataset whose IDs are counted without a key."""
+"""Limit of the tokens, and of the rows, of a dataset whose IDs are counted without a key."""
 
 _TEXT = 1 << 20  # bytes of text that is tokenized for this
 _LARGEST = 1 << 24  # IDs
-_AT_ONCE = 1 << 12  # rows
 _BLOCK = 1 << 20  # bytes
 
 
@@ -53,37 +52,27 @@ def frequencies_of(port: RowSource) -> Frequencies | None:
     """Count the IDs of all rows; None if there are too many, or the rows have characters. Reads."""
     if port.unit != "token" or not port.whole:
         return None
-    tokens = rows = np.zeros(0, np.int64)
     try:
-        for ids, offsets in _batches(port):
-            if len(ids) and int(ids.max()) >= _LARGEST:
-                return None
-            found = np.bincount(ids)
-            row = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-            once = np.unique(row * len(found) + ids.astype(np.int64)) % max(1, len(found))
-            tokens, rows = _plus(tokens, found), _plus(rows, np.bincount(once, minlength=len(found)))
+        ids, offsets = _all_ids(port)
     except TokfmtError:
         return None  # the row that cannot be read shows the error
-    return Frequencies(tokens, rows)
+    largest = int(ids.max(initial=0))
+    if largest >= _LARGEST:
+        return None
+    row = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    once = np.unique(row * (largest + 1) + ids.astype(np.int64)) % (largest + 1)
+    return Frequencies(np.bincount(ids), np.bincount(once))
 
 
-def _batches(port: RowSource) -> Iterator[tuple[Tokens, Offsets]]:
-    """Yield the IDs of rows, and the offset of each row in them; nothing of a large dataset."""
+def _all_ids(port: RowSource) -> tuple[Tokens, Offsets]:
+    """Return the IDs of all rows, and the offset of each row in them; those of no row of a large dataset."""
     reader = port.reader
     if not isinstance(reader, RecordReader):
-        for first in range(0, port.count if reader.info.tokens <= MOST else 0, _AT_ONCE):
-            offsets = reader.offsets(first, min(first + _AT_ONCE, port.count))
-            yield reader.tokens(int(offsets[0]), int(offsets[-1])), offsets - offsets[0]
-        return
+        offsets = reader.offsets(0, port.count if max(reader.info.tokens, port.count) <= MOST else 0)
+        return reader.tokens(int(offsets[0]), int(offsets[-1])), offsets - offsets[0]
     from tokfmt.text.ingest import encoded_batches
 
-    for block in reader.blocks(_BLOCK) if reader.info.size <= _TEXT else ():
-        for ragged in encoded_batches(reader, port.encoder if isinstance(port, RecordSource) else None, block):
-            yield ragged.tokens, ragged.offsets
-
-
-def _plus(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:
-    found = np.zeros(max(len(a), len(b)), np.int64)
-    found[: len(a)] += a
-    found[: len(b)] += b
-    return found
+    encoder, blocks = port.encoder if isinstance(port, RecordSource) else None, reader.blocks(_BLOCK)
+    batches = (encoded_batches(reader, encoder, block) for block in (blocks if reader.info.size <= _TEXT else ()))
+    ragged = Ragged.of((ids for batch in chain.from_iterable(batches) for ids in batch), np.dtype(np.uint64))
+    return ragged.tokens, ragged.offsets

@@ -103,13 +103,7 @@ _SPACES = {"\t": "    ", "\r": "", "\n": " "}
 
 
 def glyphs(units: Tokens, first: int, token_style: TokenStyle) -> Glyphs:
-    """Return the glyphs of consecutive tokens of a row.
-
-    Args:
-        units: IDs.
-        first: Position of the first token in the row.
-        token_style: The interpretation of the IDs; without a decoder, the glyphs show IDs.
-    """
+    """Return the glyphs of consecutive tokens of a row from position `first` on; without a decoder, of their IDs."""
     out = Glyphs()
     for index, (unit, kind, text) in enumerate(_spelled(units, token_style)):
         token = first + index
@@ -278,15 +272,7 @@ class Line(NamedTuple):
 
 
 def lines_of(piece: Piece, first: int, token_style: TokenStyle, mode: Mode, width: int) -> list[Line]:
-    """Return the lines of consecutive tokens of a row.
-
-    Args:
-        piece: The tokens.
-        first: Position of the first token in the row.
-        token_style: The interpretation of the IDs.
-        mode: Text, IDs or both.
-        width: Cells of a line.
-    """
+    """Return the lines of consecutive tokens of a row, whose positions begin with `first`, in `width` cells."""
     if not len(piece.units):
         return []
     begins = frozenset((np.flatnonzero(begins_of(piece, token_style)) + first).tolist()) - {0}
@@ -680,12 +666,7 @@ class ReaderPosition:
         return False
 
     def reveal(self, height: int, around: int = 0) -> None:
-        """Scroll to the line of the cursor: by as few lines as possible if it is near, else to the middle.
-
-        Args:
-            height: Lines of the screen.
-            around: Lines above and below it that are shown too, as far as there are any.
-        """
+        """Scroll to the line of the cursor and those around it: by few lines, or to the middle if it is far."""
         at, around, before = self.here(), min(around, (height - 1) // 2), self.top
         under = self._following(at, around) if around else self._beneath(at)
         lowest, highest = self.above(at, around), self.above(at, height - 1 - under)  # tops that show these lines

@@ -84,13 +84,7 @@ class Opening(NamedTuple):
         progress: Progress | None = None,
         dataset: SourceFiles | None = None,
     ) -> Opening:
-        """Open all documents or records, however long it takes, and keep the samples.
-
-        Args:
-            tokenizer: The tokenizer, which may know the separator.
-            progress: The progress of a scan.
-            dataset: The dataset, if all its files were found.
-        """
+        """Open all documents or records, however long it takes, and keep the samples."""
         name = self.format.name if self.format else self.request.format
         whole = _whole(replace(_readable(self.request), format=name), dataset, tokenizer, progress)
         fresh = {view.name for view in whole.views}
@@ -103,12 +97,7 @@ class Opening(NamedTuple):
         return whole._replace(request=self.request, views=views, notes=notes, manifest=self.manifest)
 
     def to_count(self, tokenizer: TokenizerHandle | None, *, as_stored: bool) -> Source:
-        """Open the dataset once more, for a pass over all of it, whose end must not close the readers of the screen.
-
-        Args:
-            tokenizer: The tokenizer.
-            as_stored: Count the rows of the file, not the documents.
-        """
+        """Open the dataset once more, for a pass over all of it, whose end must not close the readers of the screen."""
         request, format_, separator = self.request, self.format, self.separator
         if self.damage and format_ is not None:
             shown = _glimpse(request, SourceFiles(place_of(request.paths[0]), format_, ()))
@@ -322,12 +311,7 @@ class Stamp(NamedTuple):
 
 
 def stamp_of(path: Place, format_: Format | None = None) -> Stamp | None:
-    """Return the state of a dataset; None for one in a store, or one that is not there.
-
-    Args:
-        path: The dataset.
-        format_: Its format. If it names a dataset by a prefix, the state is that of all files with the prefix.
-    """
+    """Return the state of a dataset, or of all files with its prefix; None in a store, or if it is not there."""
     if not path.is_local:
         return None
     try:

@@ -55,9 +55,6 @@ class Outline:
     """The lines of sections, and below each its findings and its fields. Findings about no section come first.
 
     Only the thread of the screen opens and closes sections; workers load fields.
-
-    Args:
-        sections: The sections in the order of the files.
     """
 
     def __init__(self, sections: Sequence[Section]) -> None:
@@ -279,13 +276,7 @@ class StoredToken(NamedTuple):
 
 
 class Bytes:
-    """The bytes of the files of a dataset in rows of 16. `load` and `size` read, and are for a worker.
-
-    Args:
-        raw: The files.
-        axis: The tokens as the files hold them, separators included; None without any.
-        style: The interpretation of the IDs.
-    """
+    """The bytes of the files of a dataset in rows of 16, and their tokens. `load` and `size` are for a worker."""
 
     def __init__(self, raw: Raw, axis: Axis | None, style: TokenStyle) -> None:
         self._raw, self._axis, self._style = raw, axis, style
@@ -366,15 +357,7 @@ def cells_of(
     """Return the cells of a row, each with the byte that it is about, or -1.
 
     They are its byte offset, its bytes in hexadecimal, and its tokens, or else its characters. Bytes of a token are
-    joined if the row holds only tokens.
-
-    Args:
-        row: The row.
-        tokens: The tokens with a byte in it.
-        digits: The digits of its offset.
-        cursor: The offset of the byte under the cursor, which is of the kind `under` as well.
-        marked: The offsets that are marked.
-        under: That kind.
+    joined if the row holds only tokens. The byte at `cursor` is of the kind `under` as well.
     """
     begins = {token.offset: token for token in tokens}
     first, stop = row.offset, row.offset + len(row.data)

@@ -54,21 +54,13 @@ class PackedSource(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Packing:
-    """The packing of a recipe.
+    """The packing of a recipe. Of a recipe of documents, all but its sources is empty."""
 
-    Attributes:
-        sources: What it takes of each source.
-        pack: Name of the packing; "" for a recipe of documents.
-        count: The number of samples; 0 for a recipe of documents.
-        width: Positions of a sample; 0 for a recipe of documents.
-        padded: Positions of padding.
-    """
-
-    sources: Sequence[PackedSource]
-    pack: str
-    count: int
-    width: int
-    padded: int
+    sources: Sequence[PackedSource]  # what it takes of each source
+    pack: str  # name of the packing
+    count: int  # the number of samples
+    width: int  # positions of a sample
+    padded: int  # positions of padding
 
     @property
     def used(self) -> float:
@@ -99,10 +91,7 @@ class Packing:
 
 
 def packing_of(session: Session) -> Packing | str:
-    """Return the packing of the recipe of a view, or an error in words. Reads indexes.
-
-    It walks over the sequences that are drawn in part.
-    """
+    """Return the packing of the recipe of a view, or an error in words. Walks over sequences that are drawn in part."""
     from tokfmt.mix import explain
 
     recipe = recipe_of(session.view.reader)

@@ -229,12 +229,7 @@ Target = tuple[SourceRequest, Spot]
 
 
 def target_of(session: Session, where: Where) -> Target:
-    """Return the place that a token comes from, in the dataset that the recipe or the ledger names. Reads.
-
-    Raises:
-        OptionError: Nothing states where the token comes from.
-        TokfmtError: The recipe, the source or the ledger cannot be read.
-    """
+    """Return the place that a token comes from, in the dataset that the run, the recipe or the ledger names. Reads."""
     reader = session.view.reader
     if (run := run_of(reader)) is not None:
         return _in_run(run, where)
@@ -301,10 +296,7 @@ def _in_ledger(session: Session, where: Where) -> Target:
 
 
 def names_of(recipe: Samples | Documents, row: int) -> str:
-    """Return the names of the sources of a row: the one it is drawn from, or those of its documents. Reads.
-
-    Only the recipe's own sources are named, because a list asks for many rows.
-    """
+    """Return the names of the recipe's own sources of a row: that of the row, or those of its documents. Reads."""
     samples = samples_of(recipe)
     if samples is not None and (drawn := samples.where(row).source):
         return drawn

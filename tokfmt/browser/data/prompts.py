@@ -67,14 +67,7 @@ def _first_trained(piece: Piece) -> int | None:
 
 
 def odd_mask(port: RowSource, row: int, filled: int, style: TokenStyle) -> str:
-    """Return how the loss mask of a sample differs from that of most samples, in words; "" if it does not. Reads.
-
-    Args:
-        port: The samples.
-        row: Number of the sample.
-        filled: Tokens of the sample before its padding.
-        style: The interpretation of the IDs.
-    """
+    """Return how the loss mask of a sample differs from that of most samples, in words; "" if it does not. Reads."""
     end, piece = prompt_end(port), fetched(port, row, 0, min(filled, _READ))
     if end is None or isinstance(piece, Damage) or piece.targets is None:
         return ""

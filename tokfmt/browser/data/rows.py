@@ -64,27 +64,18 @@ class Piece(NamedTuple):
 
 
 class RowSource(Protocol):
-    """The rows that a screen shows.
-
-    Attributes:
-        reader: The token axis, or the records.
-        count: Number of rows.
-        unit: "token" or "character".
-        sampled: Pieces have masks and labels.
-        whole: All rows are known.
-    """
+    """The rows that a screen shows: of a token axis or of records."""
 
     @property
     def reader(self) -> TokenReader | RecordReader: ...
     @property
-    def whole(self) -> bool: ...
-
+    def whole(self) -> bool: ...  # all rows are known
     @property
-    def count(self) -> int: ...
+    def count(self) -> int: ...  # number of rows
     @property
-    def unit(self) -> str: ...
+    def unit(self) -> str: ...  # "token" or "character"
     @property
-    def sampled(self) -> bool: ...
+    def sampled(self) -> bool: ...  # pieces have masks and labels
 
     def peek_span(self, row: int) -> Span | Damage | None: ...
 
@@ -159,12 +150,7 @@ class Viewport:
     unit, whole = "token", True
 
     def __init__(self, reader: TokenReader, again: Callable[[], TokenReader] | None = None) -> None:
-        """Hold a reader.
-
-        Args:
-            reader: The reader.
-            again: Opens the same rows, and looks at the end of each. None: positions presume nothing.
-        """
+        """Hold a reader; `again` opens the same rows, and looks at the end of each, if positions presume something."""
         self.reader, self._again = reader, again
         self.count = reader.info.sequences
         self.sampled = reader.has_labels
@@ -286,17 +272,7 @@ _KEPT = 256
 
 
 class RecordSource:
-    """Records by number. A `RowSource`.
-
-    Args:
-        reader: The records.
-        count: Number of records.
-        encoder: Encoder of text; None shows characters.
-        first: The first records, if the reader cannot return records by number yet.
-
-    Attributes:
-        whole: All records are known.
-    """
+    """Records by number, or the first ones that are known yet. A `RowSource`; `whole` if all are known."""
 
     sampled = False
 

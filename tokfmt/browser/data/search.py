@@ -143,11 +143,7 @@ def hint(scope: SearchScope) -> str:
 
 
 def parse_search(words: str, scope: SearchScope) -> Query:
-    """Return the query that words mean: a query as for `tokfmt show`, or plain text, or IDs if the rows have no text.
-
-    Raises:
-        OptionError: The rows cannot be searched for this.
-    """
+    """Return the query that words mean: as for `tokfmt show`, or plain text, or IDs if the rows have no text."""
     typed, texts = words.strip(), scope.of_text or scope.decoder is not None
     ids = scope.port.unit == "token"
     if not typed:
@@ -253,29 +249,6 @@ class Column:
         return self._held[:, : self.count]
 
 
-class Sweep:
-    """The hits of consecutive rows, ascending."""
-
-    def __init__(self, limit: int, row_limit: int) -> None:
-        self.results, self.rows = Column(3, limit), Column(1, row_limit)
-        self.hits = self.sequences = 0
-        self._last = -1
-
-    def add(self, found: Hits) -> None:
-        """Count hits, and keep them while they fit. After the first hit that does not fit, none is kept."""
-        fresh = found.sequences[np.diff(found.sequences, prepend=self._last) != 0]
-        self._last = int(found.sequences[-1])
-        self.hits, self.sequences = self.hits + len(found), self.sequences + len(fresh)
-        self.results.add(found.sequences, found.starts, found.stops)
-        self.rows.add(fresh)
-
-    def rank(self, row: int, at: int, *, right: bool) -> int:
-        """Return the number of hits before a position, or with `right` at it too."""
-        rows, starts, _ = self.results.columns
-        low, high = int(np.searchsorted(rows, row)), int(np.searchsorted(rows, row, side="right"))
-        return low + int(np.searchsorted(starts[low:high], at, side="right" if right else "left"))
-
-
 @dataclass(frozen=True, slots=True)
 class Found:
     """A hit."""
@@ -287,55 +260,39 @@ class Found:
     wrapped: bool  # the move to it went around an end
 
 
+_AROUND = 1 << 62  # in the kept numbers of rows before the first one of a search, so that they ascend as it finds them
+
+
 class SearchResults:
-    """The hits of a search from the middle to the end, and then from the beginning. Threads can share it.
+    """The hits of a search from a row to the end, and then from the beginning. Threads can share it."""
 
-    Args:
-        limit: Limit of kept hits.
-        row_limit: Limit of kept rows.
-    """
-
-    def __init__(self, limit: int = MOST, row_limit: int = MOST_ROWS) -> None:
-        self._lock = threading.Lock()
-        self._legs = [Sweep(limit, row_limit)]  # in the order of searching
-        self._limit, self._row_limit = limit, row_limit
+    def __init__(self, begin: int = 0, most: int = MOST, most_rows: int = MOST_ROWS) -> None:
+        self._lock, self._begin, self._last = threading.Lock(), begin, -1
+        self._kept, self._rows = Column(3, most), Column(1, most_rows)
+        self.hits = self.sequences = 0  # the number of hits, and that of rows with one, kept or not
+        self.round = False  # the search passed the end
 
     def add(self, found: Hits) -> None:
-        """Add hits of the current leg."""
-        if len(found):
-            with self._lock:
-                self._legs[-1].add(found)
-
-    def go_round(self) -> None:
-        """Start the leg from the beginning."""
+        """Count hits, and keep them while they fit. After the first hit that does not fit, none is kept."""
+        if not len(found):
+            return
         with self._lock:
-            first = self._legs[0]
-            self._legs.append(Sweep(self._limit - first.results.count, self._row_limit - first.rows.count))
-
-    @property
-    def round(self) -> bool:
-        """Return whether the search passed the end, so that new hits are before its start."""
-        return len(self._legs) > 1
-
-    @property
-    def hits(self) -> int:
-        """Return the number of hits, kept or not."""
-        return sum(leg.hits for leg in self._legs)
-
-    @property
-    def sequences(self) -> int:
-        """Return the number of rows with a hit, kept or not."""
-        return sum(leg.sequences for leg in self._legs)
+            rows = np.where(found.sequences < self._begin, found.sequences | _AROUND, found.sequences)
+            fresh = rows[np.diff(rows, prepend=self._last) != 0]
+            self._last = int(rows[-1])
+            self.hits, self.sequences = self.hits + len(found), self.sequences + len(fresh)
+            self._kept.add(rows, found.starts, found.stops)
+            self._rows.add(fresh)
 
     @property
     def held(self) -> int:
         """Return the number of kept hits."""
-        return sum(leg.results.count for leg in self._legs)
+        return self._kept.count
 
     @property
     def rows_held(self) -> int:
         """Return the number of kept rows."""
-        return sum(leg.rows.count for leg in self._legs)
+        return self._rows.count
 
     @property
     def capped(self) -> bool:
@@ -345,60 +302,46 @@ class SearchResults:
     def rows(self) -> Numbers:
         """Return the kept rows, ascending."""
         with self._lock:
-            parts = [leg.rows.columns[0] for leg in reversed(self._legs)]
-        return parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))
+            (rows,) = self._rows.columns
+        first = int(np.searchsorted(rows, _AROUND))
+        return rows if first == len(rows) else np.concatenate([rows[first:] ^ _AROUND, rows[:first]])
 
     def has(self, row: int) -> bool:
         """Return whether a row has a kept hit."""
         with self._lock:
-            return any(_holds(leg.rows.columns[0], row) for leg in self._legs)
+            low, high = self._interval(self._rows.columns[0], row)
+        return low < high
+
+    def _interval(self, rows: Numbers, row: int) -> tuple[int, int]:
+        kept = row | _AROUND if row < self._begin else row
+        return int(np.searchsorted(rows, kept)), int(np.searchsorted(rows, kept, side="right"))
 
     def following(self, row: int, at: int, step: int, *, here: bool = False) -> Found | None:
-        """Return the next or previous hit of a position, around the ends; None without any hit.
-
-        Args:
-            row: Row of the position.
-            at: Position in the unit of the starts of hits.
-            step: 1 for the next hit, -1 for the previous one.
-            here: Accept a hit that begins at the position.
-        """
+        """Return the hit after (step 1) or before (-1) a position, or `here` at it, around the ends; else None."""
         with self._lock:
-            right = (step > 0) != here
-            rank = sum(leg.rank(row, at, right=right) for leg in self._legs)
-            total = sum(leg.results.count for leg in self._legs)
-            number = rank if step > 0 else rank - 1
-            return self._at(number % total, wrapped=not 0 <= number < total) if total else None
+            rows, starts, stops = self._kept.columns
+        if not len(rows):
+            return None
+        total, (low, high) = len(rows), self._interval(rows, row)
+        first = total - int(np.searchsorted(rows, _AROUND))  # the number of the hit that was found first
+        rank = low + int(np.searchsorted(starts[low:high], at, side="right" if (step > 0) != here else "left"))
+        number = (rank if step > 0 else rank - 1) + first - (total if row < self._begin else 0)
+        k = (number - first) % total
+        found, wrapped = int(rows[k]) & ~_AROUND, not 0 <= number < total
+        return Found(found, int(starts[k]), int(stops[k]), number % total, wrapped)
 
     def within(self, row: int, start: int, stop: int, limit: int = 4096) -> list[range]:
         """Return the kept hits of a row that touch an interval, at most `limit`."""
-        found: list[range] = []
         with self._lock:
-            for leg in self._legs:
-                rows, starts, stops = leg.results.columns
-                low, high = int(np.searchsorted(rows, row)), int(np.searchsorted(rows, row, side="right"))
-                # stops ascend like starts
-                a = low + int(np.searchsorted(stops[low:high], start, side="right"))
-                b = min(low + int(np.searchsorted(starts[low:high], stop)), a + limit)
-                found += map(range, starts[a:b].tolist(), stops[a:b].tolist())
-        return found
+            rows, starts, stops = self._kept.columns
+        low, high = self._interval(rows, row)
+        a = low + int(np.searchsorted(stops[low:high], start, side="right"))  # stops ascend like starts
+        b = min(low + int(np.searchsorted(starts[low:high], stop)), a + limit)
+        return list(map(range, starts[a:b].tolist(), stops[a:b].tolist()))
 
     def of(self, row: int) -> range | None:
         """Return the first kept hit of a row; None without one."""
         return next(iter(self.within(row, -1, 1 << 62, 1)), None)
-
-    def _at(self, number: int, *, wrapped: bool) -> Found:
-        left = number
-        for leg in reversed(self._legs):
-            if left < leg.results.count:
-                break
-            left -= leg.results.count
-        row, start, stop = leg.results.columns[:, left].tolist()
-        return Found(row, start, stop, number, wrapped)
-
-
-def _holds(rows: Numbers, row: int) -> bool:
-    at = int(np.searchsorted(rows, row))
-    return at < len(rows) and int(rows[at]) == row
 
 
 PATIENCE = 10.0
@@ -406,28 +349,17 @@ PATIENCE = 10.0
 
 
 class SearchJob:
-    """A search in a thread.
+    """A search for the query that words mean in a thread, which begins with a row, and goes around the end.
 
-    Args:
-        words: The typed words.
-        query: The query that they mean.
-        scope: The rows to search.
-        begin: The row to begin with.
-        progressed: Called in the thread of the search: at the first hit, on progress, and at the end.
-
-    Attributes:
-        results: The hits.
-        failure: The error that ended the search early, or about the rows that it left out; "" without one.
-        running: The search is running.
-        cancelled: The search was stopped.
-        busy: The last call of `progressed` has not returned.
+    The thread calls `progressed` at the first hit, on progress, and at the end; `busy` is True until the last call has
+    returned. `failure` is the error that ended the search early, or that of the rows that it left out.
     """
 
     def __init__(
         self, words: str, query: Query, scope: SearchScope, begin: int, progressed: Callable[[SearchJob], object]
     ) -> None:
         self.words, self.query, self.scope, self.begin = words, query, scope, begin
-        self.results, self.failure, self._left_out = SearchResults(), "", 0
+        self.results, self.failure, self._left_out = SearchResults(begin), "", 0
         self.cancelled, self.running, self.busy = False, True, True
         self._progressed = progressed
         self._listed: tuple[SearchJob | None, int] = None, 0
@@ -445,12 +377,12 @@ class SearchJob:
         try:
             self._search(self.begin, port.count, search)
             if self.begin:
-                self.results.go_round()
+                self.results.round = True
                 self._search(0, self.begin, search)
         except UnendedError:
             if not isinstance(port, Viewport) or not port.look_at_ends():
                 raise
-            self.results = SearchResults()
+            self.results = SearchResults(self.begin)
             self._look(job)
 
     def _search(self, first: int, last: int, search: Search) -> None:

@@ -87,14 +87,7 @@ def choose(
     made_by: Mapping[str, Any] | None = None,
     manifest: Manifest | None = None,
 ) -> Choice | None:
-    """Return the tokenizer to show a dataset with; None if no option, file or earlier run names one.
-
-    Args:
-        path: The dataset.
-        given: The tokenizer that the user names.
-        made_by: The tokenizer that made all IDs of a recipe, by the manifests of its sources.
-        manifest: The manifest of the dataset, if it was read.
-    """
+    """Return the tokenizer to show a dataset with; None if no option, file, source or earlier run names one."""
     if given is not None:
         return Choice(given, "--tokenizer")
     manifest, source = read_manifest(path) if manifest is None else manifest, f"manifest of {path.name}"
@@ -134,13 +127,7 @@ def _of_params(path: Place) -> str:
 
 
 def load(name: str, *, encoding: bool = False, local: bool = False) -> Vocabulary:
-    """Load a tokenizer, which takes a tenth of a second or more.
-
-    Args:
-        name: Name, directory or file.
-        encoding: Load the encoder too.
-        local: Use only tokenizers on this machine.
-    """
+    """Load a tokenizer, with its encoder for text, which takes a tenth of a second or more."""
     from tokfmt.text.tokenizer import load_tokenizer
 
     handle = load_tokenizer(name, local=local)
@@ -487,12 +474,9 @@ def has_parts(port: RowSource) -> bool:
 
 
 def _within_chunk(reader: TokenReader, first: int, place: ByteOffset) -> int | None:
-    """Return the position of a token of a compressed chunk; None if the reader does not have it. Reads.
+    """Return the position of a token of a compressed chunk that begins with `first`; None without it. Reads.
 
-    Args:
-        reader: The reader.
-        first: The position of the first token of the chunk.
-        place: The place of the token. Tokens of one chunk differ in their detail, whose numbers ascend.
+    Tokens of one chunk differ in their detail, whose numbers ascend.
     """
 
     def reached(position: int) -> bool:
@@ -545,10 +529,8 @@ Stage = Literal["tokenizer", "documents"]
 class Loading:
     """Load one session, one stage after the other.
 
-    Args:
-        session: The session.
-        post: Called in a worker thread with the session, a stage and its outcome: a Vocabulary, an Opening or an error;
-            None for progress. It must pass them to the thread of the screen, which calls `take`.
+    Workers call `post` with the session, a stage and its outcome: a Vocabulary, an Opening or an error; None for
+    progress. It must pass them to the thread of the screen, which calls `take`.
     """
 
     def __init__(self, session: Session, post: Callable[[Session, Stage, object], object]) -> None:

@@ -25,10 +25,7 @@ def said(error: BaseException) -> str:
 class Job(Progress):
     """Work in its own thread, with its progress, which ends the work once it is cancelled.
 
-    Args:
-        work: The work, called with this job.
-        done: Called in that thread with the result or the error of the work, except after `cancel`.
-        progressed: Called in that thread at most ten times a second when there is progress.
+    That thread calls `done` with the result or the error, except after `cancel`, and `progressed` ten times a second.
     """
 
     def __init__(
