@@ -9,12 +9,15 @@ def words(text):
     """The words of a text in lower case; Chinese characters and kana are alone."""
     found, word = [], ""
     for character in text.lower():
-        if any(low <= character <= high for low, high in ALONE):
-            found, word = [*found, *([word] if word else []), *([character] if in_word(character) else [])], ""
-        elif in_word(character):
+        is_alone = any(low <= character <= high for low, high in ALONE)
+        if in_word(character) and not is_alone:
             word += character
-        else:
-            found, word = [*found, *([word] if word else [])], ""
+            continue
+        if word:
+            found.append(word)
+        if in_word(character):
+            found.append(character)
+        word = ""
     return [*found, *([word] if word else [])]
 
 

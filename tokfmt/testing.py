@@ -1018,26 +1018,38 @@ class ReadOnlyContract:
     def test_damage_never_crashes(self, tmp_path: Path) -> None:
         """A damaged file is read or refused, in little memory; an audit reports what the reader refuses."""
         path = self._made(tmp_path)
+        contents = {file: file.read_bytes() for file in _files_in(tmp_path)}
+        damages = [(file, damaged) for file, content in contents.items() for damaged in self._damages(content)]
+        refused = []
         with traced():
-            for file in _files_in(tmp_path):
-                content = file.read_bytes()
-                places = sorted({*range(min(64, len(content))), *range(0, len(content), max(1, len(content) // 12))})
-                flipped = [content[:at] + bytes([content[at] ^ 0xFF]) + content[at + 1 :] for at in places]
-                for damaged in (*flipped, *(content[:at] for at in places)):
-                    file.write_bytes(damaged)
-                    with little_memory(64 << 20, f"{file.name} with {len(damaged):,} damaged bytes"):
-                        self._look_at_damaged(path)
-                file.write_bytes(content)
+            for file, damaged in damages:
+                file.write_bytes(damaged)
+                with little_memory(64 << 20, f"{file.name} with {len(damaged):,} damaged bytes"):
+                    if (error := self._refusal(path)) is not None:
+                        refused.append((file, damaged, error))
+                file.write_bytes(contents[file])
+        for file, damaged, error in refused:  # Tracing takes three times as long, and a check reads all again.
+            file.write_bytes(damaged)
+            assert list(self._audit(path)), f"{file.name} is refused ({error}), and a deep check finds nothing"
+            file.write_bytes(contents[file])
 
-    def _look_at_damaged(self, path: LocalPlace) -> None:
+    def _damages(self, content: bytes) -> Iterator[bytes]:
+        places = sorted({*range(min(64, len(content))), *range(0, len(content), max(1, len(content) // 12))})
+        for at in places:
+            yield content[:at] + bytes([content[at] ^ 0xFF]) + content[at + 1 :]
+        for at in places[:: max(1, len(places) // 24)]:
+            yield content[:at]
+
+    def _refusal(self, path: LocalPlace) -> FormatError | None:
+        """Read a dataset; return why it is refused."""
         try:
             with closing(self._open(path)) as stored:
                 self._read(stored)
         except FormatError as error:
-            found = list(self._audit(path))
-            assert found, f"it is refused ({error}), and a deep check finds nothing"
+            return error
         except TokfmtError as error:
             assert "\n" not in str(error)
+        return None
 
 
 class StoreContract:
