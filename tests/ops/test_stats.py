@@ -564,7 +564,7 @@ def test_a_baseline_that_differs_is_one_error_for_each_dataset(tmp_path, monkeyp
         "  max_id was 50,255, is 50,256",
     ]
     code, _, err = tokfmt_stats(PACK, PACK, "--baseline", old, "-q")
-    assert (code, err) == (1, "tokfmt: error: the baseline is of 1 datasets, this is of 2\n")
+    assert (code, err) == (1, "tokfmt: error: the baseline is of 1 dataset, this is of 2\n")
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     found = run(PACK, "--baseline", old, "-q").stdout
     assert len(found.splitlines()) == 1
@@ -718,3 +718,26 @@ def test_github(monkeypatch):
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     result = run(PACK, "--expect", "max_id < 5", "-q")
     assert result.stdout == f"::error file={PACK},title=tokfmt stats::expected max_id < 5, found 50,256\n"
+
+
+def test_expectations_of_a_baseline(tmp_path):
+    """They say what may not change; the rest of the baseline may."""
+    few, many, old, two = (tmp_path / name for name in ("few.jsonl", "many.jsonl", "old.json", "two.json"))
+    few.write_text('{"input_ids": [1, 2, 3]}\n' * 9)
+    many.write_text('{"input_ids": [1, 2, 3]}\n' * 10)
+    old.write_text(tokfmt_stats(many, "--json")[1])
+    two.write_text(tokfmt_stats(few, many, "--json")[1])
+
+    def code(*words):
+        return tokfmt_stats(*words)[0]
+
+    at_least = ("--expect", "tokens >= baseline")
+    assert code(many, "--baseline", old, *at_least) == 0
+    assert code(few, "--baseline", old, *at_least) == 1
+    assert code(few, "--baseline", old, "--expect", "tokens >= 90% of baseline") == 0
+    assert code(few, "--baseline", old, "--expect", "tokens >= 90.1% of baseline") == 1
+    assert code(many, few, "--baseline", two, "--expect", "total.tokens == baseline") == 0
+    assert code(many, few, "--baseline", two, *at_least) == 1  # each with the one in its place
+    assert code(many, "--baseline", two, "--expect", "total.tokens >= baseline") == 1
+    assert code(many, "--baseline", two, *at_least) == 1  # of another number of datasets
+    assert code(many, *at_least) == 2

@@ -111,18 +111,21 @@ def command(
     3.
 
     --expect takes the keys of --json, dotted, such as tokens, max_id, lengths.p50 or duplicates.share. total.tokens is
-    the number of tokens of all datasets. Write values like 1e6, 10M or 1%.
+    the number of tokens of all datasets. Write values like 1e6, 10M or 1%, or compare with the baseline: 'tokens >=
+    baseline', 'lengths.mean > 99% of baseline'; other values may then differ.
     """
     from tokfmt.commands.stats import StatsRequest, stats
     from tokfmt.commands.stats.report import deviations, parse_expectation, parse_tolerance, read_baseline, unmet
 
-    expectations, allowed = [parse_expectation(text) for text in expected], parse_tolerance(tolerance)
+    allowed = parse_tolerance(tolerance)
+    expectations = [parse_expectation(text, has_baseline=baseline is not None) for text in expected]
     before = read_baseline(baseline) if baseline is not None else None
+    is_compared = before is not None and not any(expectation.is_of_baseline for expectation in expectations)
     request = StatsRequest(requested(paths, given), duplicates=not no_duplicates, **beside_reading(given))
     with _page_place(html) as place, Watcher(quiet=quiet) as watcher:
         report = stats(request, watcher)
-        failed = unmet(report, expectations)
-        changed = deviations(report, before, allowed) if before is not None else []
+        failed = unmet(report, expectations, before)
+        changed = deviations(report, before, allowed) if before is not None and is_compared else []
         if place is not None and report.datasets:
             _write_page(report, place, request, watcher)
     if request.duplicate_groups is not None and not quiet:
@@ -138,7 +141,7 @@ def command(
     problems = [(failure.path, str(failure.error), "") for failure in report.failures]
     problems += [(one.path, one.message, f"{printable(one.path)}: ") for one in failed]
     problems += _by_dataset(changed, against)
-    held = _held(len(expectations), {one.expected for one in failed}, baseline is not None and not changed, against)
+    held = _held(len(expectations), {one.expected for one in failed}, is_compared and not changed, against)
     _print(report, problems, held, as_json=as_json, quiet=quiet)
     if report.failures:
         return 3

@@ -30,6 +30,7 @@ _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
 }
+_OF_BASELINE = re.compile(r"(?:([\d.]+)\s*%\s+of\s+)?baseline")
 _WORDS: Mapping[str, Scalar] = {"true": True, "false": False, "null": None, "none": None}
 
 
@@ -39,16 +40,24 @@ class Expectation:
 
     key: str  # the dotted key of a value
     sign: str  # "<", "<=", ">", ">=", "==" or "!="
-    value: Scalar  # the value to compare with
+    value: Scalar  # the value to compare with; a share of the earlier value if `is_of_baseline`
     text: str  # the expectation as given
+    is_of_baseline: bool = False
 
-    def holds(self, value: Scalar) -> bool:
-        """Return True if a value is as expected. An unknown value equals null only."""
+    def wanted(self, before: Scalar) -> Scalar:
+        """Return the value to compare with, given that of the baseline."""
+        if self.is_of_baseline and isinstance(before, (int, float)) and isinstance(self.value, float):
+            return before if self.value == 1 else self.value * before
+        return before if self.is_of_baseline else self.value
+
+    def holds(self, value: Scalar, before: Scalar = None) -> bool:
+        """Return True if a value is as expected, given that of the baseline. An unknown value equals null only."""
+        wanted = self.wanted(before)
         if self.sign in ("==", "!="):
-            return bool(_COMPARE[self.sign](value, self.value))
-        if not isinstance(value, (int, float)) or not isinstance(self.value, (int, float)):
+            return bool(_COMPARE[self.sign](value, wanted))
+        if not isinstance(value, (int, float)) or not isinstance(wanted, (int, float)):
             return False
-        return _COMPARE[self.sign](value, self.value)
+        return _COMPARE[self.sign](value, wanted)
 
 
 @cache
@@ -69,8 +78,8 @@ def _kinds(kind: type, prefix: str) -> Iterator[tuple[str, type]]:
             yield prefix + field.name, hint
 
 
-def expectation(text: str, kinds: Mapping[str, type], command: str) -> Expectation:
-    """Parse `KEY OP VALUE`, such as `tokens >= 1e6`, `duplicates.share < 1%` or `dtype == uint16`."""
+def expectation(text: str, kinds: Mapping[str, type], command: str, *, has_baseline: bool = False) -> Expectation:
+    """Parse `KEY OP VALUE`, such as `tokens >= 1e6`, `dtype == uint16` or `tokens >= 99% of baseline`."""
     match = _SHAPE.fullmatch(text)
     if match is None:
         raise OptionError(f"--expect {text!r} is not an expectation. {_GRAMMAR}", name=text)
@@ -80,6 +89,10 @@ def expectation(text: str, kinds: Mapping[str, type], command: str) -> Expectati
         inner = next((known for known in kinds if known.startswith(f"{key}.")), None)
         near = nearest(key.replace("largest", "max"), kinds) or inner
         raise OptionError(f"{command} has no value {key!r}", name=key, nearest=near)
+    if share := _OF_BASELINE.fullmatch(value):
+        if not has_baseline:
+            raise OptionError(f"--expect {text!r} compares with a baseline, and none is given", name=text)
+        return Expectation(key, sign, float(share[1] or 100) / 100, " ".join(text.split()), is_of_baseline=True)
     parsed, problem = _value(value, kinds[key], of_bytes="bytes" in key.split("."))
     if not problem and sign not in ("==", "!=") and (isinstance(parsed, (str, bool)) or parsed is None):
         problem = f"{sign} compares numbers (found {worded(parsed) if parsed is not None else 'null'})"

@@ -11,14 +11,14 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from tokfmt.base.plain import plain
 from tokfmt.commands.expectations import Expectation, Scalar, expectation, kinds_of, value_at, worded
 from tokfmt.errors import CorruptError, OptionError, TokfmtError, UnsafeError
 from tokfmt.files.file import File
 from tokfmt.mix import TreeRow
-from tokfmt.wording import html_table
+from tokfmt.wording import counted, html_table
 
 SCHEMA_VERSION = 1
 
@@ -494,13 +494,14 @@ _SHORT = {"vocabulary_used": "ids.coverage"}
 """Short names of keys."""
 
 
-def parse_expectation(text: str) -> Expectation:
+def parse_expectation(text: str, *, has_baseline: bool = False) -> Expectation:
     """Parse `KEY OP VALUE`, such as `duplicates.share < 1%` of each dataset, or `total.tokens > 10M` of all."""
     kinds = {**kinds_of(Statistics), **dict.fromkeys(_SHORT, float)}
-    return expectation(text, {**kinds, **{f"{_TOTAL}{key}": kind for key, kind in kinds.items()}}, "tokfmt stats")
+    kinds |= {f"{_TOTAL}{key}": kind for key, kind in kinds.items()}
+    return expectation(text, kinds, "tokfmt stats", has_baseline=has_baseline)
 
 
-def unmet(report: StatsReport, expectations: Iterable[Expectation]) -> list[Unmet]:
+def unmet(report: StatsReport, expectations: Iterable[Expectation], baseline: Baseline | None = None) -> list[Unmet]:
     """Return the expectations that do not hold, in order."""
     misses = []
     for expected in expectations:
@@ -511,12 +512,19 @@ def unmet(report: StatsReport, expectations: Iterable[Expectation]) -> list[Unme
             misses.append(Unmet("total", f"expected {expected.text}, but {failed} could not be read", expected))
             continue
         asked = [report.total or report.datasets[0]] if is_total else report.datasets
-        for statistics in asked:
-            value = value_at(statistics.as_json(), key)
-            if not expected.holds(value):
+        earlier: Sequence[Document] = [{}] * len(asked)
+        if baseline is not None and expected.is_of_baseline:
+            earlier = [baseline.total] if is_total else baseline.datasets
+        if baseline is not None and len(earlier) != len(asked):
+            misses.append(Unmet("", f"expected {expected.text}, but {_other_number(baseline, report)}", expected))
+            continue
+        for statistics, before in zip(asked, earlier, strict=True):
+            value, was = value_at(statistics.as_json(), key), value_at(before, key)
+            if not expected.holds(value, was):
                 why = _why(statistics.as_json(), key)
                 found = "several" if value is None and why and key in _OF_ENDS else worded(value)
-                misses.append(Unmet(statistics.path, f"expected {expected.text}, found {found}{why}", expected))
+                wanted = f" ({worded(expected.wanted(was))})" if expected.is_of_baseline else ""
+                misses.append(Unmet(statistics.path, f"expected {expected.text}{wanted}, found {found}{why}", expected))
     return misses
 
 
@@ -573,8 +581,15 @@ def parse_tolerance(text: str) -> float:
     return value / 100 if percent else value
 
 
-def read_baseline(path: str | os.PathLike[str]) -> list[Document]:
-    """Return the datasets of an earlier document of `tokfmt stats --json`."""
+class Baseline(NamedTuple):
+    """An earlier document of `tokfmt stats --json`."""
+
+    datasets: Sequence[Document]
+    total: Document  # that of a single dataset is the dataset
+
+
+def read_baseline(path: str | os.PathLike[str]) -> Baseline:
+    """Read an earlier document of `tokfmt stats --json`."""
     file = File(path)
     try:
         if file.size > _LARGEST:
@@ -593,11 +608,12 @@ def read_baseline(path: str | os.PathLike[str]) -> list[Document]:
             found=version,
             remedy="tokfmt stats --json writes a baseline",
         )
-    datasets = content.get("datasets", [content])
-    return [dataset for dataset in datasets if isinstance(dataset, dict)] if isinstance(datasets, list) else []
+    datasets, total = content.get("datasets", [content]), content.get("total", content)
+    found = [dataset for dataset in datasets if isinstance(dataset, dict)] if isinstance(datasets, list) else []
+    return Baseline(found, total if isinstance(total, dict) else {})
 
 
-def deviations(report: StatsReport, baseline: list[Document], tolerance: float) -> list[Unmet]:
+def deviations(report: StatsReport, baseline: Baseline, tolerance: float) -> list[Unmet]:
     """Return the values that differ from a baseline by more than a tolerance.
 
     - Counts and lengths may change by the tolerance times the old value.
@@ -606,13 +622,17 @@ def deviations(report: StatsReport, baseline: list[Document], tolerance: float) 
     - Lists, and values that one of the runs does not have, are not compared.
     - If the format has changed, values that depend on the storage are not compared.
     """
-    if len(baseline) != len(report.datasets):
-        return [Unmet("", f"the baseline is of {len(baseline)} datasets, this is of {len(report.datasets)}")]
+    if len(baseline.datasets) != len(report.datasets):
+        return [Unmet("", _other_number(baseline, report))]
     return [
         Unmet(statistics.path, text)
-        for statistics, before in zip(report.datasets, baseline, strict=True)
+        for statistics, before in zip(report.datasets, baseline.datasets, strict=True)
         for text in _changes(before, statistics.as_json(), tolerance)
     ]
+
+
+def _other_number(baseline: Baseline, report: StatsReport) -> str:
+    return f"the baseline is of {counted(len(baseline.datasets), 'dataset')}, this is of {len(report.datasets):,}"
 
 
 def _changes(before: Document, now: Document, tolerance: float) -> Iterator[str]:
