@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tokfmt.base.options import parse_count
-from tokfmt.browser.data.layout import TokenStyle
+from tokfmt.browser.data.layout import TokenStyle, bytes_of
 from tokfmt.browser.data.opening import recipe_of, run_of, samples_of
 from tokfmt.browser.data.parts import RowParts, SamplePart, parts_of
 from tokfmt.browser.data.rows import Damage, View, fetched
@@ -71,8 +71,7 @@ def batch_of(view: View, step: int, sizes: Sizes) -> Batch:
     if not 0 <= step < steps:
         there = f"step {steps - 1:,}: {counted(count, 'sample')}"
         raise OptionError(f"step {step:,} is beyond the last whole batch, {there}")
-    recipe = recipe_of(reader)
-    samples = None if recipe is None else samples_of(recipe)
+    samples = samples_of(reader)
     if samples is not None and count >= sizes.batch:
         shares = [samples.where_at(step, sizes.batch, rank, sizes.ranks) for rank in range(sizes.ranks)]
         named = [None] if sizes.ranks == 1 else range(sizes.ranks)
@@ -111,13 +110,9 @@ def text_of(view: View, style: TokenStyle, row: int, part: SamplePart) -> str:
     piece = fetched(view.port, row, part.start, min(part.stop, part.start + _TEXT))
     if isinstance(piece, Damage):
         return ""
-    if style.characters:
-        return visible("".join(map(chr, piece.units.tolist())))
     if style.decoder is None:
         return " ".join(map(str, piece.units.tolist()))
-    pieces = style.decoder.pieces(piece.units)
-    raw = b"".join(one.encode() if isinstance(one, str) else one for one in pieces)
-    return visible(raw.decode("utf-8", "replace"))
+    return visible(b"".join(bytes_of(style.decoder, piece.units)).decode("utf-8", "replace"))
 
 
 def planned_of(view: View) -> dict[str, str]:

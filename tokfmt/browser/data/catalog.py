@@ -171,15 +171,14 @@ class Catalog:
         the next call: a dataset that moved when it was read would bring another one on the screen, to be read next.
         """
         self.by, self._listed, self._passed = (name, falling), [], 0
-        listed, values = self.listed, [COLUMNS[name].value(one) for one in self.listed]
-        ranked = [number for number, value in enumerate(values) if value is not None]
-        self.known = len(ranked)
+        values = [(one, COLUMNS[name].value(one)) for one in self.listed]
+        known = [(one, value) for one, value in values if value is not None]
+        self.known = len(known)
         if name == "name":  # they were found in the order of their names
-            ranked = ranked[::-1] if falling else ranked
+            known = known[::-1] if falling else known
         else:
-            ranked.sort(key=values.__getitem__, reverse=falling)  # type: ignore[arg-type]
-        unknown = [one for one, value in zip(listed, values, strict=True) if value is None]
-        self._listed = [listed[number] for number in ranked] + unknown
+            known.sort(key=lambda one: one[1], reverse=falling)
+        self._listed = [one for one, _ in known] + [one for one, value in values if value is None]
 
     def nothing(self) -> FormatError:
         """Return the error of a directory without datasets."""

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.base.resources import Recent
-from tokfmt.browser.data.layout import Pieces
-from tokfmt.browser.data.opening import recipe_of, run_of, samples_of
+from tokfmt.browser.data.layout import Pieces, bytes_of
+from tokfmt.browser.data.opening import run_of, samples_of
 from tokfmt.browser.data.parts import RowParts, names_of, parts_in_recipe, run_names
 from tokfmt.browser.data.rows import Damage, RecordSource, RowSource, fetched
 from tokfmt.browser.data.session import Session
@@ -26,12 +26,10 @@ from tokfmt.core.loss_mask import padding_of
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import CorruptError, TokfmtError
-from tokfmt.wording import printable, shortened
 
 if TYPE_CHECKING:
     from tokfmt.core.format import Encoder
     from tokfmt.mix import Samples
-    from tokfmt.runs.reader import RunReader
 
 Rows = NDArray[np.int64]
 Lengths = Sequence[int | None] | Rows
@@ -41,7 +39,6 @@ MOST = 1 << 20
 
 _LOOKED = 256  # tokens of a row whose text is measured
 _KEPT = 4096  # rows whose values are cached
-_CELLS = 24  # characters of a value
 _COUNTED = 1 << 26  # positions whose padding is counted
 _LONGEST = 1 << 20  # tokens of a row whose padding is counted
 _AT_ONCE = 1 << 14  # rows of an order that are read at once
@@ -91,29 +88,15 @@ def columns_of(session: Session) -> list[RowColumn]:
     reader, words = session.view.reader, session.vocabulary
     if isinstance(reader, RecordReader):
         return []
-    recipe = recipe_of(reader)
-    samples = None if recipe is None else samples_of(recipe)
-    if samples is not None:
-        drawn = samples
-
-        def sources(first: int, last: int) -> list[str]:
-            return [shortened(printable(names_of(drawn, row)), _CELLS) for row in range(first, last)]
-
-        return [StripColumn(drawn), RowColumn("source", sources, numeric=False)]
+    if (samples := samples_of(reader)) is not None:
+        return [StripColumn(samples), RowColumn("source", partial(names_of, samples), numeric=False)]
     if (run := run_of(reader)) is not None:
-        return [RowColumn("source", partial(_sources_of_run, run), numeric=False)]
-    if padding_of(reader, 0, 0) is None:
-        of_documents = words is not None and session.view.name == "documents"
-        return (
-            [RowColumn("b/t", partial(_text_bytes, session.port, words.decoder), numeric=True)]
-            if words and of_documents
-            else []
-        )
-    return [RowColumn("padding", lambda a, b: list(map(_share, padded(reader, a, b))), numeric=True)]
-
-
-def _sources_of_run(run: RunReader, first: int, last: int) -> list[str]:
-    return [shortened(names, _CELLS) for names in run_names(run, first, last)]
+        return [RowColumn("source", partial(run_names, run), numeric=False)]
+    if padding_of(reader, 0, 0) is not None:
+        return [RowColumn("padding", lambda a, b: list(map(_share, padded(reader, a, b))), numeric=True)]
+    if words is None or session.view.name != "documents":
+        return []
+    return [RowColumn("b/t", partial(_text_bytes, session.port, words.decoder), numeric=True)]
 
 
 def _text_bytes(port: RowSource, decoder: Pieces, first: int, last: int) -> list[str]:
@@ -121,12 +104,7 @@ def _text_bytes(port: RowSource, decoder: Pieces, first: int, last: int) -> list
     found = list[str]()
     for row in range(first, last):
         piece = fetched(port, row, 0, _LOOKED)
-        units = () if isinstance(piece, Damage) else piece.units
-        sizes = (
-            [len(one if isinstance(one, bytes) else one.encode()) for one in decoder.pieces(units)]
-            if len(units)
-            else []
-        )
+        sizes = [] if isinstance(piece, Damage) else list(map(len, bytes_of(decoder, piece.units)))
         found.append(f"{sum(sizes) / len(sizes):.1f}" if sizes else "")
     return found
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.base.options import parse_count
+from tokfmt.browser.data.layout import bytes_of
 from tokfmt.browser.data.rows import Damage, fetched, fetched_span
 from tokfmt.browser.data.session import Session
 from tokfmt.browser.data.workers import Job
@@ -55,8 +56,7 @@ def copied(session: Session, row: int, part: range, *, ids: bool) -> Copied:
     amount = counted(len(part), port.unit)
     if ids or token_style.decoder is None:
         return Copied(" ".join(map(str, piece.units.tolist())), f"{amount} of {where} as IDs")
-    spelled = token_style.decoder.pieces(piece.units.tolist())
-    data = b"".join(one if isinstance(one, bytes) else one.encode("utf-8", "surrogatepass") for one in spelled)
+    data = b"".join(bytes_of(token_style.decoder, piece.units))
     text = data.decode("utf-8", "backslashreplace")
     escaped = "" if text.encode() == data else "; bytes that are not UTF-8 are written \\xNN"
     return Copied(text, f"{amount} of {where} as text, {len(text):,} characters{escaped}")

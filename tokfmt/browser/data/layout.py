@@ -54,6 +54,12 @@ class Pieces(Protocol):
     def pieces(self, tokens: Sequence[int] | Tokens) -> list[bytes | str]: ...
 
 
+def bytes_of(decoder: Pieces, units: Tokens) -> list[bytes]:
+    """Return the bytes of each token, or of each character."""
+    pieces = decoder.pieces(units.tolist())
+    return [piece if isinstance(piece, bytes) else piece.encode("utf-8", "surrogatepass") for piece in pieces]
+
+
 class TokenStyle(NamedTuple):
     """The interpretation of IDs."""
 
@@ -104,16 +110,18 @@ _SPACES = {"\t": "    ", "\r": "", "\n": " "}
 
 def glyphs(units: Tokens, first: int, token_style: TokenStyle) -> Glyphs:
     """Return the glyphs of consecutive tokens of a row from position `first` on; without a decoder, of their IDs."""
-    out = Glyphs()
-    for index, (unit, kind, text) in enumerate(_spelled(units, token_style)):
-        token = first + index
+    out, ids = Glyphs(), units.tolist()
+    if token_style.decoder is None:
+        for token, unit in enumerate(ids, first):
+            out.add(f"{unit} ", token, _id_kind(unit, token_style) or Kind.ID)
+        return out
+    pieces = token_style.decoder.pieces(ids)
+    kinds = [_kind(unit, piece, token_style) for unit, piece in zip(ids, pieces, strict=True)]
+    runs = spell([piece if kind is Kind.TEXT else "" for piece, kind in zip(pieces, kinds, strict=True)])
+    for token, unit, piece, kind, spelled in zip(range(first, first + len(ids)), ids, pieces, kinds, runs, strict=True):
         if kind is not Kind.TEXT:
-            out.add(text, token, kind)
-            continue
-        if token_style.decoder is None:
-            out.add(f"{unit} ", token, Kind.ID)
-            continue
-        for run, run_kind in unit if isinstance(unit, list) else ():
+            out.add(_name(unit, piece), token, kind)
+        for run, run_kind in spelled:
             _add_text(out, run, token, run_kind)
     return out
 
@@ -131,30 +139,18 @@ def _add_text(out: Glyphs, text: str, token: int, kind: Kind) -> None:
                 out.add(printable(char), token, Kind.CONTROL)
 
 
-def _spelled(units: Tokens, token_style: TokenStyle) -> list[tuple[object, Kind, str]]:
-    """Return for each token its ID or its runs of text, its kind, and the shown text if the kind is not TEXT."""
-    ids = units.tolist()
-    if token_style.decoder is None:
-        mark = token_style.separator
-        return [(unit, Kind.SEPARATOR if unit == mark else Kind.TEXT, f"{unit} ") for unit in ids]
-    pieces = token_style.decoder.pieces(ids)
-    kinds = [_kind(unit, piece, token_style) for unit, piece in zip(ids, pieces, strict=True)]
-    plain = [piece if kind is Kind.TEXT else "" for piece, kind in zip(pieces, kinds, strict=True)]
-    runs = spell(plain)
-    return [
-        (run, kind, "" if kind is Kind.TEXT else _name(unit, piece))
-        for run, kind, unit, piece in zip(runs, kinds, ids, pieces, strict=True)
-    ]
+def _id_kind(unit: int, token_style: TokenStyle) -> Kind | None:
+    """Return the kind of a separator or a special token; None of another ID."""
+    if token_style.characters:
+        return None
+    if unit == token_style.separator:
+        return Kind.SEPARATOR
+    return Kind.SPECIAL if unit in token_style.specials else None
 
 
 def _kind(unit: int, piece: bytes | str, token_style: TokenStyle) -> Kind:
-    if token_style.characters:
-        return Kind.TEXT
-    if unit == token_style.separator:
-        return Kind.SEPARATOR
-    if unit in token_style.specials:
-        return Kind.SPECIAL
-    return Kind.UNKNOWN if is_unknown(unit, piece) else Kind.TEXT
+    is_missing = not token_style.characters and is_unknown(unit, piece)
+    return _id_kind(unit, token_style) or (Kind.UNKNOWN if is_missing else Kind.TEXT)
 
 
 def is_unknown(unit: int, piece: bytes | str) -> bool:
@@ -316,17 +312,11 @@ def _grid(piece: Piece, first: int, token_style: TokenStyle, width: int, begins:
             out.append(_rule(low))
         for a in range(low, high, count):
             row = units[a - first : min(high, a + count) - first]
-            runs = tuple(Run(f"{u:>{digits}} ", digits + 1, a + i, _id_kind(u, token_style)) for i, u in enumerate(row))
+            kinds = [_id_kind(unit, token_style) or Kind.ID for unit in row]
+            cells = zip(row, range(a, a + len(row)), kinds, strict=True)
+            runs = tuple(Run(f"{unit:>{digits}} ", digits + 1, token, kind) for unit, token, kind in cells)
             out.append(Line(runs, a, a + len(row)))
     return out
-
-
-def _id_kind(unit: int, token_style: TokenStyle) -> Kind:
-    if token_style.characters:
-        return Kind.ID
-    return (
-        Kind.SEPARATOR if unit == token_style.separator else Kind.SPECIAL if unit in token_style.specials else Kind.ID
-    )
 
 
 def _wrapped(found: Glyphs, width: int, first: int, count: int, begins: Collection[int]) -> list[Line]:
@@ -390,23 +380,23 @@ def _interlinear(piece: Piece, first: int, token_style: TokenStyle, width: int, 
         spelled[token - first].append(index)
     ids = piece.units.tolist()
     labels = None if piece.labels is None else piece.labels.tolist()
-    out: list[Line] = []
-    columns: list[tuple[int, int]] = []  # token, cells
-    used = 0
+    bands: list[list[tuple[int, int]]] = [[]]  # of columns: token, cells
+    used, ended = 0, False
     for i, unit in enumerate(ids):
         numbers = (unit,) if labels is None else (unit, labels[i])
         cells = 1 + max(sum(found.cells[k] for k in spelled[i]), 1 + max(len(str(number)) for number in numbers))
-        if columns and (used + cells > width or first + i in begins):
-            out += _band(found, spelled, ids, labels, first, columns)
-            columns, used = [], 0
-        if first + i in begins:
-            out.append(_rule(first + i))
-        columns.append((i, min(cells, width)))
+        if bands[-1] and (ended or used + cells > width or first + i in begins):
+            bands.append([])
+            used = 0
+        bands[-1].append((i, min(cells, width)))
         used += cells
-        if spelled[i] and found.kinds[spelled[i][-1]] is Kind.BREAK:
-            out += _band(found, spelled, ids, labels, first, columns)
-            columns, used = [], 0
-    return out + (_band(found, spelled, ids, labels, first, columns) if columns else [])
+        ended = bool(spelled[i]) and found.kinds[spelled[i][-1]] is Kind.BREAK
+    out = list[Line]()
+    for columns in bands:
+        at = first + columns[0][0]
+        out += [_rule(at)] if at in begins else []
+        out += _band(found, spelled, ids, labels, first, columns)
+    return out
 
 
 def _band(
@@ -525,8 +515,7 @@ class RowLayout:
         piece = fetched(self.port, self.row, at, min(at + _LOOK, self.span.length))
         if isinstance(piece, Damage):
             return at
-        found = decoder.pieces(piece.units.tolist())
-        spelled = [p.encode("utf-8", "surrogatepass") if isinstance(p, str) else p for p in found]
+        spelled = bytes_of(decoder, piece.units)
         after = next((i + 1 for i, text in enumerate(spelled) if text.endswith(b"\n")), None)
         if after is None:  # then at a token that does not begin inside a character
             after = next((i for i, text in enumerate(spelled) if text[:1] and not 0x80 <= text[0] < 0xC0), 0)
@@ -639,31 +628,20 @@ class ReaderPosition:
         step, top = self._after if count > 0 else self._before, self.top
         for _ in range(abs(count)):
             beyond = step(top)
-            if beyond is None or (count > 0 and self._ends_within(beyond, height)):
+            if beyond is None or (count > 0 and self._following(beyond, height - 1) < height - 1):
                 break
             top = beyond
         self.top = top
 
     def is_trained(self, token: int) -> bool | None:
         """Return whether a token is trained as a target; None if that is unknown or not loaded."""
-        number = min(token // self.roll.size, self.roll.count - 1)
         try:
-            chunk = self.roll.peek(number)
-            chunk = self.roll.peek(number - 1) if token < chunk.start and number else chunk
+            chunk = self.roll.peek(self.find(token)[0])
         except NotLoadedError:
             return None
         targets = chunk.piece.targets if chunk.piece else None
         known = targets is not None and 0 <= token - chunk.start < len(targets)
         return bool(targets[token - chunk.start]) if targets is not None and known else None
-
-    def _ends_within(self, top: At, height: int) -> bool:
-        """Return whether fewer than `height` lines are left."""
-        at: At | None = top
-        for _ in range(height - 1):
-            at = self._after(at) if at else None
-            if at is None:
-                return True
-        return False
 
     def reveal(self, height: int, around: int = 0) -> None:
         """Scroll to the line of the cursor and those around it: by few lines, or to the middle if it is far."""
@@ -672,31 +650,20 @@ class ReaderPosition:
         lowest, highest = self.above(at, around), self.above(at, height - 1 - under)  # tops that show these lines
         if not highest <= before <= lowest:
             far = at < self.above(before, height) if at < before else before < self.above(at, 2 * height)
-            self.top = self._middle(at, height) if far else min(max(before, highest), lowest)
-
-    def _middle(self, at: At, height: int) -> At:
-        """Return the top that has a line in the middle, or lower if too few lines follow it."""
-        following, below = 0, self._after(at)
-        while below is not None and following < height - 1 - height // 2:
-            following, below = following + 1, self._after(below)
-        return self.above(at, height - 1 - following)
+            following = self._following(at, height - 1 - height // 2) if far else 0
+            self.top = self.above(at, height - 1 - following) if far else min(max(before, highest), lowest)
 
     def _beneath(self, at: At) -> int:
         """Return the number of lines that belong below a line: its IDs and labels."""
-        count, below = 0, self._after_loaded(at)
-        while below is not None and not self.line(below).leads:
-            count, below = count + 1, self._after_loaded(below)
-        return count
+        after = self.roll.peek(at[0]).lines[at[1] + 1 :]
+        return next((k for k, line in enumerate(after) if line.leads), len(after))
 
     def _following(self, at: At, limit: int) -> int:
         """Return the number of lines below a line, at most `limit`."""
-        count, below = 0, self._after(at)
-        while below is not None and count < limit:
-            count, below = count + 1, self._after(below)
+        count = 0
+        while count < limit and (below := self._after(at)) is not None:
+            at, count = below, count + 1
         return count
-
-    def _after_loaded(self, at: At) -> At | None:
-        return (at[0], at[1] + 1) if at[1] + 1 < len(self.roll.peek(at[0]).lines) else None
 
     def above(self, at: At, count: int) -> At:
         for _ in range(count):

@@ -121,14 +121,10 @@ class LengthLines(HistogramLines):
         return [*edges[:-1:step], edges[-1]] if step > 1 else edges
 
     @cached_property
-    def _counts(self) -> list[int]:
+    def counts(self) -> Sequence[int]:
         edges, counts = self.lengths.histogram.edges, self.lengths.histogram.counts
         bounds = [edges.index(edge) for edge in self._edges]
         return [sum(counts[a:b]) for a, b in pairwise(bounds)]
-
-    @property
-    def counts(self) -> Sequence[int]:
-        return self._counts
 
     def interval(self, line: int) -> str:
         low, high = self._edges[line : line + 2]
@@ -139,7 +135,7 @@ class LengthLines(HistogramLines):
 
     def record(self, line: int) -> Mapping[str, object]:
         low, high = self._edges[line : line + 2]
-        return {"low": low, "high": high, f"{self.row_name}s": self._counts[line]}
+        return {"low": low, "high": high, f"{self.row_name}s": self.counts[line]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +146,6 @@ class TokenLines(Lines):
     total: int  # the number of all tokens, or rows, that are counted
     style: TokenStyle  # the interpretation of the IDs
     word: str  # the word of a query for one ID: "token", "first", "last"
-    rarest_first: bool = False  # the lines begin with the least frequent IDs
 
     @property
     def count(self) -> int:
@@ -161,21 +156,11 @@ class TokenLines(Lines):
         return len(str(int(self.ranked.ids.max()))) if self.count else 0
 
     def _at(self, line: int) -> tuple[int, int]:
-        ids, counts = self.ranked.ids, self.ranked.counts
-        at = line
-        if self.rarest_first:  # equally frequent IDs keep their order
-            rising = self._rising
-            first, last = (int(np.searchsorted(rising, rising[line], side)) for side in ("left", "right"))
-            at = self.count - last + line - first
-        return int(ids[at]), int(counts[at])
+        return int(self.ranked.ids[line]), int(self.ranked.counts[line])
 
     @cached_property
     def _at_most(self) -> int:
-        return max(1, int(self.ranked.counts[0]))
-
-    @cached_property
-    def _rising(self) -> NDArray[np.int64]:
-        return np.ascontiguousarray(self.ranked.counts[::-1])
+        return max(1, int(self.ranked.counts.max()))
 
     def cells(self, line: int, width: int) -> Cells:
         token, count = self._at(line)
@@ -223,10 +208,6 @@ class GroupLines(Lines):
     def _first(self) -> NDArray[np.int64]:
         return self.ranked.first
 
-    @cached_property
-    def _counts(self) -> NDArray[np.int64]:
-        return self.ranked.counts
-
     def _text(self, row: int) -> str:
         piece = None if self.port is None else self.port.peek(row, 0, HEAD)
         if piece is None:
@@ -237,11 +218,12 @@ class GroupLines(Lines):
 
     @cached_property
     def _cells(self) -> tuple[int, int]:
-        return len(f"{int(self._counts.max()):,}×"), len(f"#{int(self._first.max()):,}")  # noqa: RUF001
+        return len(f"{int(self.ranked.counts.max()):,}×"), len(f"#{int(self._first.max()):,}")  # noqa: RUF001
 
     def cells(self, line: int, width: int) -> Cells:  # noqa: ARG002 - the text is cut by the table
         (times, number), row = self._cells, int(self._first[line])
-        count = f"{int(self._counts[line]):,}×"  # noqa: RUF001
+        start, stop = self.ranked.offsets[line : line + 2].tolist()
+        count = f"{stop - start:,}×"  # noqa: RUF001
         return [(f"{count:>{times}} ", "count"), (f"{f'#{row:,}':<{number}} ", "name"), (self._text(row), "text")]
 
     def missing(self, lines: range) -> list[int]:

@@ -375,7 +375,7 @@ def _sizes_in(directory: Place) -> Iterator[tuple[Place, int | None]]:
         yield place, None if identity is None else identity.size
 
 
-def recipe_of(reader: TokenReader | RecordReader) -> Samples | Documents | None:
+def recipe_of(reader: object) -> Samples | Documents | None:
     """Return the recipe that a reader computes; None for another dataset, which needs no module of recipes."""
     if not type(reader).__module__.startswith("tokfmt.mix."):
         return None
@@ -384,7 +384,7 @@ def recipe_of(reader: TokenReader | RecordReader) -> Samples | Documents | None:
     return reader if isinstance(reader, (Samples, Documents)) else None
 
 
-def run_of(reader: TokenReader | RecordReader) -> RunReader | None:
+def run_of(reader: object) -> RunReader | None:
     """Return the reader of a training run of another framework; None for another dataset."""
     if not type(reader).__module__.startswith("tokfmt.runs."):
         return None
@@ -393,8 +393,10 @@ def run_of(reader: TokenReader | RecordReader) -> RunReader | None:
     return reader if isinstance(reader, RunReader) else None
 
 
-def samples_of(recipe: Samples | Documents) -> Samples | None:
-    """Return a recipe of samples; None for one of documents."""
+def samples_of(reader: object) -> Samples | None:
+    """Return the recipe of samples that a reader computes; None for another dataset."""
+    if recipe_of(reader) is None:
+        return None
     from tokfmt.mix import Samples
 
-    return recipe if isinstance(recipe, Samples) else None
+    return reader if isinstance(reader, Samples) else None

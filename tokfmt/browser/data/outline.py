@@ -183,16 +183,11 @@ class Outline:
 _SECTIONS = 256  # sections that are looked at for a file that is none of theirs
 
 
-def place_of_finding(finding: Finding) -> Place:
-    """Return the file that a finding is about."""
-    return place_of(finding.path)
-
-
 def placed(outline: Outline, findings: Sequence[Finding]) -> dict[int, list[Finding]]:
     """Return findings by the section that holds their byte, or NOWHERE. Reads."""
     by_section: dict[int, list[Finding]] = {}
     for finding in findings:
-        at = None if finding.offset is None else outline.section_of(place_of_finding(finding), finding.offset)
+        at = None if finding.offset is None else outline.section_of(place_of(finding.path), finding.offset)
         by_section.setdefault(NOWHERE if at is None else at, []).append(finding)
     return by_section
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tokfmt.browser.data.cells import Lines
+from tokfmt.browser.data.layout import bytes_of
 from tokfmt.browser.data.lines import SEVERITIES, Fact, GroupLines, TokenLines
 from tokfmt.browser.data.opening import UNKNOWN, recipe_of
 from tokfmt.browser.data.parts import recipe_facts
@@ -151,8 +152,8 @@ def text_bytes_per_token(session: Session) -> float | None:
     words, ranked = session.vocabulary, None if session.lists is None else session.lists.ids
     if words is None or ranked is None or not len(ranked.ids):
         return None
-    sizes = [len(one if isinstance(one, bytes) else one.encode()) for one in words.decoder.pieces(ranked.ids)]
-    return float((np.array(sizes) * ranked.counts).sum() / ranked.counts.sum())
+    sizes = np.array(list(map(len, bytes_of(words.decoder, ranked.ids))))
+    return float((sizes * ranked.counts).sum() / ranked.counts.sum())
 
 
 def _contents(found: Statistics | None, session: Session) -> Iterator[Fact]:
@@ -262,7 +263,9 @@ def rankings_of(found: Statistics | None, lists: Lists | None, session: Session)
     if lists.ids is not None:
         tokens = found.tokens or 0
         ranked["frequent"] = TokenLines(lists.ids, tokens, style, "token")
-        ranked["rare"] = TokenLines(lists.ids, tokens, style, "token", rarest_first=True)
+        rising = np.argsort(lists.ids.counts, kind="stable")
+        rarest = RankedIds(lists.ids.ids[rising], lists.ids.counts[rising])
+        ranked["rare"] = TokenLines(rarest, tokens, style, "token")
         if found.ids is not None and found.ids.vocab_size and _never(found.ids):
             never = np.setdiff1d(np.arange(found.ids.vocab_size, dtype=np.uint64), lists.ids.ids)
             ranked["never"] = TokenLines(RankedIds(never, np.zeros(len(never), np.int64)), tokens, style, "token")

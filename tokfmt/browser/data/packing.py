@@ -131,8 +131,7 @@ def fills_of(session: Session) -> Fills | None:
         return None
     from tokfmt.browser.data.columns import padded
 
-    recipe, shares, lengths = recipe_of(reader), list[float | None](), np.empty(0, np.int64)
-    samples = None if recipe is None else samples_of(recipe)
+    samples, shares, lengths = samples_of(reader), list[float | None](), np.empty(0, np.int64)
     try:
         if samples is not None and samples.file.pack != "stored":
             return _fills(samples)

@@ -7,11 +7,12 @@ stored sample to its document, by the bytes; from a document to the record that 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from tokfmt.core.records import RecordReader
 from tokfmt.errors import OptionError, TokfmtError
 from tokfmt.files.place import place_of
 from tokfmt.source.request import EosChoice, SourceRequest
-from tokfmt.wording import counted, printable
+from tokfmt.wording import counted, printable, shortened
 
 if TYPE_CHECKING:
     from tokfmt.mix import Documents, Samples
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 MOST = 4096
 """Maximum number of parts of a row."""
 
+_CELLS = 24  # characters of the names of sources
 _READ = 1 << 20  # units of a stored sample that are searched for documents
 
 
@@ -224,6 +226,7 @@ def _of_stored(port: RowSource, token_style: TokenStyle, row: int, length: int) 
 # from a token to where it comes from
 
 
+T = TypeVar("T")
 Target = tuple[SourceRequest, Spot]
 """A dataset, and a place in it."""
 
@@ -237,41 +240,39 @@ def target_of(session: Session, where: Where) -> Target:
     return _in_source(recipe, where) if recipe is not None else _in_ledger(session, where)
 
 
+def _holding(unit: int, spans: Iterable[tuple[T, int]]) -> tuple[T, int]:
+    """Return the span of a row that holds a unit, given each with its length, and the place of the unit in it."""
+    for span, length in spans:
+        if unit < length:
+            return span, unit
+        unit -= length
+    raise OptionError("padding comes from no document")
+
+
 def _in_run(run: RunReader, where: Where) -> Target:
     row, unit = where
-    at = 0
-    for part in run.parts(run.order.first + row):
-        stop = at + part.stop - part.start
-        if unit < stop:
-            source = run.order.sources[part.source]
-            if len(source.paths) > 1:
-                raise OptionError(f"{printable(source.name)}: has several paths, whose sequences follow each other")
-            options = {key: str(value) for key, value in source.options.items()}
-            eos: EosChoice = "none" if source.eos_id is None else source.eos_id
-            inside = min(part.start + unit - at, max(0, part.length - 1))
-            request = SourceRequest.of(source.paths[0], source.format, eos, options)
-            return request, Spot((part.sequence, inside), "documents")
-        at = stop
-    raise OptionError("padding comes from no document")
+    part, at = _holding(unit, ((part, part.stop - part.start) for part in run.parts(run.order.first + row)))
+    source = run.order.sources[part.source]
+    if len(source.paths) > 1:
+        raise OptionError(f"{printable(source.name)}: has several paths, whose sequences follow each other")
+    options = {key: str(value) for key, value in source.options.items()}
+    eos: EosChoice = "none" if source.eos_id is None else source.eos_id
+    request = SourceRequest.of(source.paths[0], source.format, eos, options)
+    return request, Spot((part.sequence, min(part.start + at, max(0, part.length - 1))), "documents")
 
 
 def _in_source(recipe: Samples | Documents, where: Where) -> Target:
     from tokfmt.mix import shortest, stored_sequence, traced, traced_request
 
     row, unit = where
-    at, shift = 0, _shift(recipe)
-    for one in traced(recipe, row):
-        stop = at + one.span.stop - one.span.start
-        if unit < stop:
-            held = stored_sequence(one)
-            if held.dataset is None and len(one.source.paths) > 1:
-                raise OptionError(f"{printable(one.name)}: its format does not state which file holds the document")
-            path = place_of(shortest(held.dataset or one.source.paths[0]))
-            inside = max(0, one.span.start + unit - at - shift)
-            view = "samples" if recipe.file.pack == "stored" else "documents"
-            return traced_request(one, path), Spot((held.number, min(inside, held.length - 1)), view)
-        at = stop
-    raise OptionError("padding comes from no document")
+    one, at = _holding(unit, ((one, one.span.stop - one.span.start) for one in traced(recipe, row)))
+    held = stored_sequence(one)
+    if held.dataset is None and len(one.source.paths) > 1:
+        raise OptionError(f"{printable(one.name)}: its format does not state which file holds the document")
+    path = place_of(shortest(held.dataset or one.source.paths[0]))
+    inside = max(0, one.span.start + at - _shift(recipe))
+    view = "samples" if recipe.file.pack == "stored" else "documents"
+    return traced_request(one, path), Spot((held.number, min(inside, held.length - 1)), view)
 
 
 def _in_ledger(session: Session, where: Where) -> Target:
@@ -295,16 +296,16 @@ def _in_ledger(session: Session, where: Where) -> Target:
     return listed_request(ledger, listed), Spot((record, 0 if text else start), "records" if text else "")
 
 
-def names_of(recipe: Samples | Documents, row: int) -> str:
-    """Return the names of the recipe's own sources of a row: that of the row, or those of its documents. Reads."""
-    samples = samples_of(recipe)
-    if samples is not None and (drawn := samples.where(row).source):
-        return drawn
-    held: dict[int, int] = {}
-    for span in recipe.spans(row):
-        held[span.source] = held.get(span.source, 0) + span.stop - span.start
-    order = sorted(held, key=lambda source: -held[source])
-    return ", ".join(recipe.sources[source].name for source in order)
+def names_of(samples: Samples, first: int, last: int) -> list[str]:
+    """Return the names of the recipe's own sources of some rows: that of a row, or those of its documents. Reads."""
+    names = list[str]()
+    for row in range(first, last):
+        held = Counter[str]()
+        for span in samples.spans(row) if not samples.where(row).source else ():
+            held[samples.sources[span.source].name] += span.stop - span.start
+        named = samples.where(row).source or ", ".join(name for name, _ in held.most_common())
+        names.append(shortened(printable(named), _CELLS))
+    return names
 
 
 def run_names(run: RunReader, first: int, last: int) -> list[str]:
@@ -315,7 +316,7 @@ def run_names(run: RunReader, first: int, last: int) -> list[str]:
     names: list[list[str]] = [[] for _ in range(first, last)]
     for at, of_source in pairs:
         names[at].append(printable(run.order.sources[of_source].name))
-    return [", ".join(some) for some in names]
+    return [shortened(", ".join(some), _CELLS) for some in names]
 
 
 # the sources of a recipe in words

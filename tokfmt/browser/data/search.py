@@ -12,6 +12,7 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.browser.data.layout import bytes_of
 from tokfmt.browser.data.rows import Damage, Piece, Span, Viewport, fetched, fetched_span
 from tokfmt.browser.data.session import SearchScope, Where
 from tokfmt.browser.data.workers import Job, said
@@ -503,8 +504,7 @@ class SearchJob:
         piece = span if isinstance(span, Damage) else fetched(self.scope.port, row, 0, span.length)
         if not isinstance(piece, Piece) or self.scope.decoder is None:
             return b"", []
-        found = self.scope.decoder.pieces(piece.units.tolist())
-        spelled = [one if isinstance(one, bytes) else one.encode("utf-8", "surrogatepass") for one in found]
+        spelled = bytes_of(self.scope.decoder, piece.units)
         return b"".join(spelled), list(accumulate(map(len, spelled)))
 
     def _units(self, row: int, spans: list[range]) -> list[range]:

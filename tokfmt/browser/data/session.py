@@ -487,10 +487,7 @@ def _within_chunk(reader: TokenReader, first: int, place: ByteOffset) -> int | N
                 return beyond or _numbers(found.detail) >= _numbers(place.detail)
         return True
 
-    step = 1
-    while first + step < reader.info.tokens and not reached(first + step):
-        step *= 2
-    candidates = range(first + step // 2, min(first + step, reader.info.tokens - 1) + 1)
+    candidates = range(first, reader.info.tokens)
     found = bisect_left(candidates, True, key=reached)
     for position in candidates[found : found + 2]:
         if reader.locate(position) == place:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tokfmt.core.findings import Finding
 from tokfmt.core.reader import ByteOffset
 from tokfmt.files.fields import Field, Pointer, Section
-from tokfmt.files.place import Place
+from tokfmt.files.place import Place, place_of
 from tokfmt.source.request import SourceRequest
 
 if TYPE_CHECKING:
@@ -26,4 +26,5 @@ __all__ = [
     "Section",
     "SourceRequest",
     "Statistics",
+    "place_of",
 ]

@@ -27,14 +27,13 @@ from tokfmt.browser.data.outline import (
     Row,
     full_text,
     opened_parts,
-    place_of_finding,
     placed,
     row_of_byte,
     sequence_of,
 )
 from tokfmt.browser.data.session import Session, Where, row_at
 from tokfmt.browser.data.spots import ByteSpot, Spot
-from tokfmt.browser.data.types import Finding, Place, Pointer
+from tokfmt.browser.data.types import Finding, Place, Pointer, place_of
 from tokfmt.browser.keys import pressing
 from tokfmt.browser.tabs.base import Working
 from tokfmt.browser.widgets.hex_view import FileBar, HexView
@@ -192,7 +191,7 @@ class FileTab(Working):
         self.hex.set_class(finding is not None, "wrong")
         if finding is not None:
             if finding.offset is not None and self.session.path.is_local:  # a store is not asked without a key
-                self.hex.show(self.bytes, place_of_finding(finding), finding.offset, 1)
+                self.hex.show(self.bytes, place_of(finding.path), finding.offset, 1)
             elif self.hex.bytes is None and self.session.is_file and self.session.identity is not None:
                 self.hex.show(self.bytes, self.session.path, 0, 0)
         elif section is not None and field is not None and field.offset is not None:
@@ -263,7 +262,7 @@ class FileTab(Working):
         return {
             finding.offset: (SEVERITIES.get(finding.severity, "·"), _STYLES.get(finding.severity, _QUIET))
             for finding in reversed(findings)
-            if finding.offset is not None and place_of_finding(finding) == self.hex.path
+            if finding.offset is not None and place_of(finding.path) == self.hex.path
         }
 
     @on(FileBar.Chosen)

@@ -22,7 +22,7 @@ from tokfmt.browser.data.answers import byte_finder, number_words, parse_number,
 from tokfmt.browser.data.batch import batch_size_of, planned_of, samples_view
 from tokfmt.browser.data.facts import TokenFacts, byte_offset_of_unit, facts_of
 from tokfmt.browser.data.layout import Mode, TokenStyle
-from tokfmt.browser.data.opening import UNKNOWN, recipe_of, samples_of
+from tokfmt.browser.data.opening import UNKNOWN, samples_of
 from tokfmt.browser.data.parts import Target, target_of
 from tokfmt.browser.data.rows import Damage, Piece, RowSource, View, fetched
 from tokfmt.browser.data.session import SearchScope, Session, Where, carried, has_parts, located, search_scope
@@ -121,9 +121,8 @@ class SequencesTab(Tab):
         elsewhere = not hasattr(self, "session") or session.path != self.session.path
         self.session = session
         self._refuse(session)
-        recipe = recipe_of(session.view.reader)
         self.query_one(PackingHead).show(session)
-        self.reader.of_recipe = recipe is not None and samples_of(recipe) is not None
+        self.reader.of_recipe = samples_of(session.view.reader) is not None
         before, self._view, where = self._view, session.view, self.bound_for
         self._behind = None
         port = getattr(self, "port", None)
