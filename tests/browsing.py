@@ -1,6 +1,7 @@
 """Driving the browser without a terminal, and datasets to look at."""
 
 import asyncio
+import threading
 
 import numpy as np
 from paths import FIXTURES
@@ -76,6 +77,7 @@ __all__ = [
     "fetched_span",
     "glyphs",
     "has_ended",
+    "late_session",
     "line",
     "lines_of",
     "load",
@@ -191,6 +193,24 @@ def reader_text(app):
 def opened(path):
     """The session of a dataset, as the browser opens it."""
     return open_session(SourceRequest((str(path),)))
+
+
+class Late(Opening):
+    """A dataset whose documents are found after the gate opens."""
+
+    gate = threading.Event()
+
+    def grown(self, *words, **more):
+        assert self.gate.wait(60)
+        return super().grown(*words, **more)
+
+
+def late_session(path):
+    """The session of a dataset of more than 4 MiB, whose documents are found once `opened.gate` is set."""
+    session = opened(path)
+    session.opened = Late(*session.opened)
+    session.opened.gate = threading.Event()
+    return session
 
 
 def browser_of(paths):

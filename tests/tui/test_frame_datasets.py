@@ -9,18 +9,21 @@ from browsing import (
     PACK,
     STORE,
     SourceRequest,
+    Spot,
     browse,
     commands,
     first_ids,
+    late_session,
     reader_text,
     shown_session,
     split_of,
     tab_of,
 )
+from by_hand import pack
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.browser.widgets.frame import KeyBar, Refusal
+from tokfmt.browser.widgets.frame import Card, KeyBar, Refusal
 
 
 def shows(app, split, row):
@@ -137,3 +140,29 @@ def test_what_an_error_and_a_note_advise_is_one_key(tmp_path):
         assert app.session.port.count == ids.count(50256)
 
     browse([tmp_path / "one.bin"], steps, session=shown_session(SourceRequest((tmp_path / "one.bin",))))
+
+
+# while the documents of a dataset are found
+
+
+def test_rows_that_are_no_documents_are_shown_only_if_the_documents_take_long(tmp_path):
+    documents = [np.append(np.arange(row, row + 60_000), 65535) for row in range(40)]
+    late = late_session(pack(tmp_path / "large.pbin", documents))
+
+    async def steps(app, press):
+        tab = tab_of(app)
+        assert tab.list.count
+        app.sessions[1] = late
+        app.go(Spot(number=1))
+        assert (tab.list.count, tab.reader.lines, str(tab.list.border_title)) == (0, [], "")
+        assert " row" not in app.query_one(Card).render().plain
+        while not tab.list.count:  # a second
+            await press.pilot.pause(0.01)
+        assert (late.view.name, tab.list.count) == ("rows", late.port.count)
+        assert " row" in app.query_one(Card).render().plain
+        late.opened.gate.set()
+        await press()
+        assert (late.view.name, tab.list.count, tab.where) == ("documents", 40, (0, 0))
+        assert reader_text(app).split()[:3] == ["0", "1", "2"]
+
+    browse([STORE, tmp_path / "large.pbin"], steps)

@@ -59,6 +59,8 @@ if TYPE_CHECKING:
 
 _MOMENT, _LONG = 3.0, 8.0  # seconds
 _EVERY = 1.0  # seconds between two looks at what was fetched from stores, and at the files of the dataset
+MOMENT = 1.0
+"""Seconds after which rows of fixed length are shown, if the documents are not there yet."""
 _OPEN = 3  # datasets that stay open, besides those that the user named
 
 _NAMED = 3  # tokenizers that a prompt lists
@@ -373,6 +375,19 @@ class Browser(TypeAhead):
         loading = Loading(self.sessions[number], lambda *result: self.call_later(self._loaded, *result))
         self.loadings[number] = loading
         loading.start(vocabulary)
+        self._wait_for_documents(loading)
+
+    def _wait_for_documents(self, loading: Loading) -> None:
+        """Show the rows of a dataset whose documents are not there in a moment."""
+        job = loading.job
+
+        def late() -> None:
+            if loading.job is job and loading.hides:
+                loading.waits = False
+                self.refresh_tabs()
+
+        if loading.stage == "documents":
+            self.set_timer(MOMENT, late)
 
     # the same dataset again
 
@@ -490,7 +505,8 @@ class Browser(TypeAhead):
         for bar in self.query(TopBar):  # a browser that ends has removed it
             bar.say_health(badge(self.session.verdict))
         for card in self.query(Card):
-            card.say(self.session, f" ({self.current + 1} of {self._several}, d)" if self._several > 1 else "")
+            more = f" ({self.current + 1} of {self._several}, d)" if self._several > 1 else ""
+            card.say(self.session, more, hides=self.hides)
 
     def say(self) -> None:
         """Update the first line."""
@@ -513,6 +529,7 @@ class Browser(TypeAhead):
             return
         if outcome is not None:
             loading.take(stage, outcome)
+            self._wait_for_documents(loading)
             choice = session.choice
             if isinstance(outcome, Vocabulary) and choice is not None and choice.source == "last time":
                 self.notify(f"Tokenizer {choice.name}, as last time; --tokenizer sets another", markup=False)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from tokfmt.browser.data.layout import Pieces, TokenStyle
-from tokfmt.browser.data.opening import Opening, Stamp, identity_of, opened, recipe_of, stamp_of
+from tokfmt.browser.data.opening import UNKNOWN, Opening, Stamp, identity_of, opened, recipe_of, stamp_of
 from tokfmt.browser.data.rows import Characters, Damage, RecordSource, RowSource, Span, View, Viewport, fetched_span
 from tokfmt.browser.data.state import recall, remember, remember_later
 from tokfmt.browser.data.workers import Job, said
@@ -534,6 +534,7 @@ class Loading:
         self.session, self._post = session, post
         self.job: Job | None = None
         self.stage: Stage | None = None
+        self.waits = True  # the documents may be there before rows of fixed length are worth a look
         self._choice: Choice | None = None  # the tokenizer that is loading
 
     def change(self, choice: Choice | None) -> None:
@@ -558,13 +559,16 @@ class Loading:
 
     @property
     def hides(self) -> bool:
-        """Return whether a tokenizer is loading whose text will be shown in place of what is known of the rows now."""
+        """Return whether the rows that are known now are not shown: their text, or soon the documents, will be."""
+        if self.stage == "documents":
+            return self.waits and self.session.shown == UNKNOWN
         return self.stage == "tokenizer" and self.session.vocabulary is None
 
     def start_documents(self) -> None:
-        """Start the second stage, even if it takes long."""
+        """Start the second stage, even if it takes long, while the rows that are known now are shown."""
         if self.stage is None and self.session.opened.pending:
             self._begin("documents")
+            self.waits = False
 
     def cancel(self) -> bool:
         """Cancel the running stage; return False if none is running."""
@@ -605,7 +609,7 @@ class Loading:
         return named and not settled and not self.session.of_text and opened.separator.eos_id != eos
 
     def _begin(self, stage: Stage, choice: Choice | None = None) -> None:
-        session, self.stage = self.session, stage
+        session, self.stage, self.waits = self.session, stage, True
         choice = self._choice = choice or session.choice
         if stage == "tokenizer" and choice is not None:
             encoding = session.of_text

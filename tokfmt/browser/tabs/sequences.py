@@ -199,6 +199,11 @@ class SequencesTab(Tab):
         """Show a row, with the cursor on one of its tokens."""
         if self.host.hides:
             self.session.where, self._view = where, None
+            if self.list.port is not None:  # of the dataset before
+                self.list.clear()
+                self._clear()
+                for box in (self.list, self.query_one("#reading")):
+                    box.border_title = box.border_subtitle = ""
             return
         port, token_style, self._behind = self.port, self.token_style, None
         row = max(0, min(where[0], port.count - 1))
@@ -262,7 +267,7 @@ class SequencesTab(Tab):
         reader, where = self.reader, self.where
         port, token_style = reader.port, reader.token_style
         self._title_row()
-        listed = self._behind is None
+        listed = self._behind is None and self.list.port is port
         if port is self.port and port.count and not reader.opening and listed:  # else another view or row is coming
             self.session.where = where
             if has_parts(port):
@@ -820,7 +825,7 @@ class SequencesTab(Tab):
             self.notify(f"This dataset has no {self.session.view.name}.")
         elif self._behind is not None:
             self.notify("Nothing is listed. F removes the filter.")
-        return bool(self.session.port.count) and self._behind is None
+        return bool(self.session.port.count) and self._behind is None and not self.host.hides
 
     def action_link(self) -> None:
         """Copy the command that opens the browser at the token under the cursor."""

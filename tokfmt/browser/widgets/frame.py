@@ -20,6 +20,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from tokfmt.browser import keys
+from tokfmt.browser.data.opening import UNKNOWN
 from tokfmt.browser.data.session import Loading, Session
 from tokfmt.browser.keys import is_offered, pressed, pressing, rank
 from tokfmt.errors import TokfmtError
@@ -82,9 +83,10 @@ class Card(Static):
         super().__init__("", id="card", markup=False)
         self._shown: tuple[str, list[str], list[str], Content] = "", [], [""], Content("")
 
-    def say(self, session: Session, more: str) -> None:
-        """Show a dataset; `more` follows its name."""
-        line = f"{printable(session.path.name)}{more}", _beside(session), _counts(session), _verdict(session)
+    def say(self, session: Session, more: str, *, hides: bool) -> None:
+        """Show a dataset; `more` follows its name. Its counts are not shown if others are coming."""
+        counts = [] if hides and session.shown == UNKNOWN else _counts(session)
+        line = f"{printable(session.path.name)}{more}", _beside(session), counts, _verdict(session)
         if line != self._shown:
             self._shown = line
             self.refresh()

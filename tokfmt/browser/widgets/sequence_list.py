@@ -140,6 +140,12 @@ class SequenceList(VirtualTable):
         self.port, self.token_style, self._rows, self.order = port, token_style, None, None
         self.point_at_row(row)
 
+    def clear(self) -> None:
+        """List nothing until rows are shown."""
+        self.loader.forget()
+        self.port, self._rows, self.order = None, None, None
+        self.show_columns(())
+
     def restrict(self, rows: NDArray[np.int64] | None, order: Order | None = None) -> None:
         """List only some rows, or all for None. The cursor stays on its row, or goes to the next one.
 
