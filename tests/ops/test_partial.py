@@ -74,7 +74,7 @@ def test_open_reads_complete_sequences(tmp_path):
         tokfmt.open(path, eos=EOS)
     with tokfmt.open(path, eos=EOS, allow_partial=True) as dataset:
         assert [one.tolist() for one in dataset] == LISTS[:-1]
-        assert any(note.startswith("partial: 39 of 40 sequences are complete") for note in dataset.notes)
+        assert any(note.startswith("partial: 39 of 40 sequences are saved") for note in dataset.notes)
 
 
 def test_nothing_certain_is_refused(tmp_path):
@@ -241,7 +241,7 @@ def test_a_cache_in_stores_without_one_of_them(tmp_path):
         tokfmt.open(home)
     with tokfmt.open(home, allow_partial=True) as dataset:
         assert [one.tolist() for one in dataset] == [*shards[0], *shards[2]]
-        assert any("partial: 38 of 57 sequences are complete" in note for note in dataset.notes)
+        assert any("partial: 38 of 57 sequences are saved" in note for note in dataset.notes)
 
 
 @pytest.mark.usefixtures("kept_workers")

@@ -46,7 +46,7 @@ from tokfmt.source.manifest import (
     own_manifest,
     shrunk,
 )
-from tokfmt.source.partial import closed, partial_of, readable
+from tokfmt.source.partial import before_gap, closed, partial_of, readable
 from tokfmt.source.request import CONTENTS, Reading, SourceFiles, SourceRequest, expanded, option_names, read_options
 from tokfmt.source.stored import (
     GIVEN,
@@ -316,6 +316,9 @@ def _complete(
         else:
             stored, more = readable(stored)
             damage += more
+            if damage:
+                stored, more = before_gap(stored)
+                damage += more
         pairs = zip(files, manifests, strict=True)
         signs = (shrunk(one, own_manifest(one)) for dataset, manifest in pairs for one in members_of(dataset, manifest))
         damage = (

@@ -13,13 +13,14 @@ from typing import Any, NamedTuple, TypedDict, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.reader import Damage, Separators, TokenReader, windows
+from tokfmt.core.reader import Damage, Layout, Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader, has_records
 from tokfmt.errors import NO_DAMAGE, FormatError, TruncatedError
 from tokfmt.files.place import Place
 from tokfmt.model.select import Chosen, Leading, Slice
 from tokfmt.wording import counted
 
+_FEWEST = 8  # fewer documents may end alike by chance
 _REASONS = 8  # reasons that a message lists for one source
 
 
@@ -67,7 +68,7 @@ class Partial(NamedTuple):
             if self.lost_sequences is not None:
                 saved += f" of {self.sequences + self.lost_sequences:,}"
             word = "sequences are" if self.sequences != 1 or self.lost_sequences else "sequence is"
-            parts = [f"{saved} {word} complete and saved ({counted(self.tokens, 'token')})"]
+            parts = [f"{saved} {word} saved ({counted(self.tokens, 'token')})"]
         if self.lost_sequences is None:
             parts.append("the number of lost sequences is not known")
         elif self.lost_tokens is not None:
@@ -99,6 +100,28 @@ def readable(stored: TokenReader) -> tuple[TokenReader, tuple[Damage, ...]]:
     lost, tokens = count - complete.info.sequences, stored.info.tokens - complete.info.tokens
     reasons = list(dict.fromkeys(error.sentence for error in errors))
     return complete, (Damage(reasons[0], lost, tokens), *(Damage(reason, 0, 0) for reason in reasons[1:]))
+
+
+def before_gap(stored: TokenReader) -> tuple[TokenReader, tuple[Damage, ...]]:
+    """Return the documents of an index whose file is short before the first whose end shows that bytes lack before it.
+
+    It shows it if the ID that ends all documents before ends this one and most of the others no more: bytes that are
+    missing inside of a file move all documents behind them. It reads the end of each document.
+    """
+    info = stored.info
+    if info.separators.alone or info.layout is not Layout.DOCUMENTS:
+        return stored, ()
+    ends, numbers = np.empty(0, np.int64), np.empty(0, np.int64)
+    for a, b in windows(0, info.sequences):
+        bounds = stored.offsets(a, b)
+        full = np.flatnonzero(bounds[1:] > bounds[:-1])
+        ends, numbers = np.append(ends, stored.at(bounds[1:][full] - 1)), np.append(numbers, a + full)
+    others = np.flatnonzero(ends != ends[0]) if len(ends) else numbers
+    if not len(others) or others[0] < _FEWEST or 2 * len(others) <= len(ends) - others[0]:
+        return stored, ()
+    complete = Slice(stored, 0, first := int(numbers[others[0]]))
+    what = f"documents from {first:,} on do not end with {ends[0]}, as all before: bytes are missing in front of them"
+    return complete, (Damage(what, info.sequences - first, info.tokens - complete.info.tokens),)
 
 
 def _chosen(stored: TokenReader, good: NDArray[np.bool_]) -> TokenReader:

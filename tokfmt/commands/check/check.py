@@ -38,6 +38,7 @@ from tokfmt.commands.check.separators import (
     unfinished_findings,
 )
 from tokfmt.commands.check.vocabulary import Beyond, Vocabulary, metadata_findings, tokenizer_findings
+from tokfmt.commands.check.zeros import Zeros, tail_findings
 from tokfmt.core.findings import Audit, Code, Finding
 from tokfmt.core.format import REGION, probe_of
 from tokfmt.core.losses import READS
@@ -431,6 +432,8 @@ class _Checking:
             yield from empty_findings(self.path, reader)
         if not isinstance(reader, RecordReader):
             yield from width_findings(self.path, reader)
+            if not self.deep or reader.is_split:
+                yield from self._new(tail_findings(self.path, reader))
 
     def _of_source(self, dataset: SourceFiles, source: Source) -> Iterator[Finding]:
         reader = source.reader
@@ -466,7 +469,8 @@ class _Checking:
             yield from self._new(missing_findings(self.path, source))
             self.result.sequences, self.result.tokens = info.sequences, info.tokens
             vocabulary = None if self.handle is None else Vocabulary(reader, self.handle, self.jobs)
-            searches = [one for one in (Counted.of(reader), Endings.of(source)) if one is not None] if self.deep else []
+            wanted = (Counted.of(reader), Endings.of(source), Zeros.of(reader)) if self.deep else ()
+            searches = [search for search in wanted if search is not None]
             yield from self._new(unfinished_findings(self.path, reader))
             yield from doubled_findings(self.path, reader)
             # every token of a stream is read when it is opened
@@ -499,7 +503,7 @@ class _Checking:
             axis.close()
 
     def _walked(
-        self, reader: TokenReader, vocabulary: Vocabulary | None, searches: Sequence[Counted | Endings]
+        self, reader: TokenReader, vocabulary: Vocabulary | None, searches: Sequence[Counted | Endings | Zeros]
     ) -> Generator[Finding, None, int | None]:
         """Read every token once, let the searches look, and return the largest ID; None without one to read."""
         self.progress.phase(f"reading {self.path.name}", reader.info.tokens, "tokens")
@@ -550,6 +554,7 @@ _SAME: Mapping[str, frozenset[str]] = {
     "TF944": frozenset({"TF116", "TF117"}),
     "TF946": frozenset({"TF121"}),
     "TF947": frozenset({"TF645"}),
+    "TF949": frozenset({"TF209", "TF210", "TF643", "TF704"}),
 }
 """Codes of findings of formats that report the same."""
 
