@@ -98,7 +98,16 @@ def produced_by_fixtures():
 
 
 def test_every_code_has_a_test():
-    elsewhere = {"TF900", "TF902", "TF811", "TF812", "TF813", "TF814", "TF815", "TF949"} | BELOW  # runs and zeros have their own
+    elsewhere = {
+        "TF900",
+        "TF902",
+        "TF811",
+        "TF812",
+        "TF813",
+        "TF814",
+        "TF815",
+        "TF949",
+    } | BELOW  # runs and zeros have their own
     assert all_codes().keys() - produced_by_fixtures() - CASES.keys() - elsewhere == set()
 
 
