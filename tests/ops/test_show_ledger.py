@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import xxhash
+from commands import run
 from made_corpora import FIELDS, SUFFIXES, prose, text_of, written
 from paths import TOKENIZER
 from tokenizers import Tokenizer
@@ -16,7 +17,15 @@ from tokenizers import Tokenizer
 import tokfmt
 from tokfmt.commands.show.show import SourceRequest, show_origins
 from tokfmt.commands.show.step import show_step
-from tokfmt.errors import ConversionError, CorruptError, FormatError, SourceChangedError, TokfmtError, TruncatedError
+from tokfmt.errors import (
+    ConversionError,
+    CorruptError,
+    FormatError,
+    OptionError,
+    SourceChangedError,
+    TokfmtError,
+    TruncatedError,
+)
 
 EOS = 4095
 PLAIN = Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))
@@ -259,3 +268,54 @@ def test_the_whole_moves(tmp_path):
     (tmp_path / "one").rename(tmp_path / "two")
     (shown,) = show_origins(SourceRequest.of(tmp_path / "two" / "a.pbin"), "1").shown
     assert shown.origins[0].path.endswith("two/rest.jsonl")
+
+
+@pytest.mark.parametrize("named", ["web_text", "web_text.idx", "web_text.bin"])
+def test_parts_of_a_step_have_origins_however_the_source_is_named(tmp_path, named):
+    """A ledger belongs to a dataset, whichever of its names a recipe gives."""
+    (tmp_path / "a.jsonl").write_text('{"input_ids": [1, 2, 3]}\n{"input_ids": [4]}\n')
+    (tmp_path / "docs.toml").write_text(f'tokfmt = 1\nto_eos = {EOS}\n[[source]]\npath = "a.jsonl"\n')
+    tokfmt.convert(tmp_path / "docs.toml", tmp_path / "web_text.bin", to_format="megatron", ledger=True)
+    (tmp_path / "mix.toml").write_text(f'tokfmt = 1\nseq_len = 6\n[[source]]\npath = "{named}"\n')
+    (sample,) = show_step(tmp_path / "mix.toml", sample=0).shown
+    parts = list(sample.parts)
+    assert [[(Path(one.path).name, one.record) for one in part.origins] for part in parts] == [
+        [("a.jsonl", 0)],
+        [("a.jsonl", 1)],
+    ]
+    (tmp_path / "a.jsonl").unlink()  # The samples do not need it.
+    (without,) = show_step(tmp_path / "mix.toml", sample=0).shown
+    for part, before in zip(without.parts, parts, strict=True):
+        assert part.ids.tolist() == before.ids.tolist()
+        assert part.origins == ()
+        assert "a.jsonl" in part.unread
+    (asked,) = show_step(tmp_path / "mix.toml", sample=0, origins=True).shown
+    with pytest.raises(FormatError, match=r"a\.jsonl"):
+        list(asked.parts)
+
+
+def test_origins_beside_the_text_of_a_step(tmp_path):
+    sources(tmp_path)
+    recipe = f'tokfmt = 1\ntokenizer = "{TOKENIZER}"\n[[source]]\npath = "web/*.jsonl"\n'
+    (tmp_path / "docs.toml").write_text(recipe)
+    tokfmt.convert(tmp_path / "docs.toml", tmp_path / "web.pbin", ledger=True)
+    (tmp_path / "mix.toml").write_text('tokfmt = 1\nseq_len = 16\n[[source]]\npath = "web.pbin"\n')
+    both = run("show", tmp_path / "mix.toml", "--sample", "0", "--origin", "--text", check=0).stdout
+    (sample,) = show_step(tmp_path / "mix.toml", sample=0).shown
+    for part in sample.parts:
+        assert part.text in both
+        assert all(Path(origin.path).name in both for origin in part.origins)
+        assert part.origins
+
+
+def test_a_recipe_of_text_without_a_tokenizer_takes_that_of_the_command(tmp_path):
+    sources(tmp_path)
+    text = 'tokfmt = 1\n{}[[source]]\npath = "web/*.jsonl"\n'
+    (tmp_path / "plain.toml").write_text(text.format(""))
+    (tmp_path / "named.toml").write_text(text.format(f'tokenizer = "{TOKENIZER}"\n'))
+    tokfmt.convert(tmp_path / "named.toml", tmp_path / "named.pbin", ledger=True)
+    tokfmt.convert(tmp_path / "plain.toml", tmp_path / "plain.pbin", ledger=True, tokenizer=str(TOKENIZER))
+    assert (tmp_path / "plain.pbin").read_bytes() == (tmp_path / "named.pbin").read_bytes()
+    assert ledger_of(tmp_path / "plain.pbin")[0] == ledger_of(tmp_path / "named.pbin")[0]
+    with pytest.raises(OptionError, match="tokenizer"):
+        tokfmt.convert(tmp_path / "plain.toml", tmp_path / "other.pbin")

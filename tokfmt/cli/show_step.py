@@ -32,7 +32,7 @@ class Printing(NamedTuple):
 
     only_ids: bool
     only_text: bool
-    only_origins: bool  # samples and their parts, without tokens or text
+    only_origins: bool  # samples and their parts, with IDs or text only if these are asked for too
     full: bool  # do not cut text on a terminal
     quiet: bool
     as_json: bool
@@ -47,7 +47,9 @@ def show_step(path: str, selection: str | None, asked: dict[str, Any], given: di
             raise click.UsageError(f"{word} cannot be combined with --step or --sample. Leave it out")
     names = ("format", "options", "tokenizer", "eos", "bos", "allow_loss")
     asked = {name: value for name, value in asked.items() if value is not None}
-    found = find(path, **asked, **{name: given[name] for name in names}, only_ids=how.only_ids)
+    found = find(
+        path, **asked, **{name: given[name] for name in names}, only_ids=how.only_ids, origins=how.only_origins
+    )
     if how.only_text and not found.has_text:
         raise click.UsageError("--text needs a tokenizer. Add --tokenizer")
     if how.as_json:
@@ -102,29 +104,34 @@ def _print(found: Step, how: Printing, limit: int, *, terminal: bool) -> None:
         for text in found.notes:
             note(text)
     room = _LINES * shutil.get_terminal_size().columns if terminal else 0
-    colors: dict[str, str] = {}
+    colors, unread = dict[str, str](), dict[str, None]()
     for number, drawn in enumerate(islice(found.shown, limit)):
-        if how.only_ids or how.only_text:
+        if (how.only_ids or how.only_text) and not how.only_origins:
             for part in drawn.parts:
-                click.echo(" ".join(map(str, part.ids.tolist())) if how.only_ids else part.text)
+                click.echo(_words(part, how))
             continue
         click.echo(("\n" if number and not how.only_origins else "") + _title(drawn, of_several=found.world_size > 1))
         for part in drawn.parts:
-            _print_origin(part, colors.setdefault(part.source, _COLORS[len(colors) % len(_COLORS)]))
-            if not how.only_origins:
-                words = part.text if part.text is not None else " ".join(map(str, part.ids.tolist()))
-                click.echo(_indented(words, room))
+            _print_part(part, how, colors.setdefault(part.source, _COLORS[len(colors) % len(_COLORS)]), room)
+            unread |= {part.unread: None} if part.unread else {}
         if drawn.padding:
             click.echo(click.style(f"  {drawn.padding:,} of padding", dim=True))
     left = found.last - found.first - limit
-    if left > 0 and not how.quiet:
-        note(f"{left:,} more samples in this step; --limit 0 shows all")
+    more = [f"{left:,} more samples in this step; --limit 0 shows all"] if left > 0 else []
+    for text in () if how.quiet else (*(f"origins are left out: {problem}" for problem in unread), *more):
+        note(text)
 
 
-def _print_origin(part: StepPart, color: str) -> None:
+def _print_part(part: StepPart, how: Printing, color: str, room: int) -> None:
     click.echo(_line(part, color))
     for line in origin_lines(part.origins):
         click.echo(f"  {line}")
+    if how.only_ids or how.only_text or not how.only_origins:
+        click.echo(_indented(_words(part, how), room))
+
+
+def _words(part: StepPart, how: Printing) -> str:
+    return part.text if part.text is not None and not how.only_ids else " ".join(map(str, part.ids.tolist()))
 
 
 def _as_json(drawn: StepSample) -> Iterator[str]:

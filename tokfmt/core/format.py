@@ -187,6 +187,7 @@ class Hints(NamedTuple):
             and `Info.notes` lists what it did not compare.
         max_sequences: The caller reads only so many sequences, from the first; None: it may read all.
         files: The open files that were looked at to detect the format, by path. `opened` takes them.
+        tokenizer: The `text.tokenizer.TokenizerHandle` of the command, for the texts that a computed dataset names.
     """
 
     eos_id: int | None = None
@@ -201,6 +202,7 @@ class Hints(NamedTuple):
     few_sequences: bool = False
     max_sequences: int | None = None
     files: dict[Place, File] | None = None
+    tokenizer: Any = None
 
     def opened(self, place: Place, *, may_be_page: bool = False) -> File:
         """Return a file of the dataset: the one that was looked at to detect its format, or it is opened now.

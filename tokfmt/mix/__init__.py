@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from tokfmt.mix.prepare import prepared, prepared_in
     from tokfmt.mix.report import report_on
     from tokfmt.mix.samples import DEFAULT_FIELDS, PackedRows, Samples, Where
-    from tokfmt.mix.trace import Traced, shortest, stored_sequence, traced, traced_request
+    from tokfmt.mix.trace import StoredSequence, Traced, shortest, stored_sequence, traced, traced_request
     from tokfmt.mix.tree import Explained, TreeRow, explain
 
 _NAMES = {
@@ -76,7 +76,7 @@ _NAMES = {
     "prepare": ("prepared", "prepared_in"),
     "report": ("report_on",),
     "samples": ("DEFAULT_FIELDS", "PackedRows", "Samples", "Where"),
-    "trace": ("Traced", "shortest", "stored_sequence", "traced", "traced_request"),
+    "trace": ("StoredSequence", "Traced", "shortest", "stored_sequence", "traced", "traced_request"),
     "tree": ("Explained", "TreeRow", "explain"),
 }  # fmt: skip
 """The names of each module that other parts import."""

@@ -354,7 +354,11 @@ class Ledger(NamedTuple):
 
 
 def read_ledger(path: Place, name: str | None) -> Ledger | None:
-    """Return the ledger beside a dataset, or beside the target of a link; None without one."""
+    """Return the ledger beside a dataset, which may be named by its prefix or index, or beside the target of a link;
+    None without one.
+    """
+    path = registry.of_prefix(path)
+    path = registry.get(name).canonical(path) if name else path
     rows_at, about_at = ledger_paths(path.normalized())
     if not about_at.exists() and path.is_symlink():
         rows_at, about_at = ledger_paths(path.real())

@@ -121,8 +121,20 @@ def _laid(
     file: RecipeFile, hints: Hints, nesting: Nesting
 ) -> tuple[Samples | Documents | TextRecipe, list[Opened], str]:
     """Return the reader of a recipe, its parts, and accepted differences between their tokenizers in words."""
-    sources, opened, of_each = list[TokenSource | TextSource](), list[Opened](), list[list[Opened]]()
     handle = _tokenizer(file)
+    try:
+        return _laid_with(file, handle, hints, nesting)
+    except _NoTokenizerError:  # Only a recipe of text takes that of the command.
+        if hints.tokenizer is None:
+            raise
+    return _laid_with(file, hints.tokenizer, hints, nesting)
+
+
+def _laid_with(
+    file: RecipeFile, handle: TokenizerHandle | None, hints: Hints, nesting: Nesting
+) -> tuple[Samples | Documents | TextRecipe, list[Opened], str]:
+    """Return what `_laid` does, with the tokenizer of the recipe."""
+    sources, opened, of_each = list[TokenSource | TextSource](), list[Opened](), list[list[Opened]]()
     for entry in file.sources:
         try:
             source, parts = _opened(file, entry, handle, hints, nesting)
@@ -203,6 +215,10 @@ def _refuse_beyond(parts: Sequence[Opened], handle: TokenizerHandle) -> None:
             largest = manifest.content.get("max_id") if top is None else top
             if isinstance(largest, int) and handle.ids.lacks_largest(largest, part.separator.eos_id):
                 raise unknown_id(path, handle.name, handle.ids, largest)
+
+
+class _NoTokenizerError(OptionError):
+    """A recipe of text names no tokenizer."""
 
 
 class _NestingError(FormatError):
@@ -458,7 +474,8 @@ def _text_source(
     if file.pack == "stored":
         raise OptionError('it holds text, and pack = "stored" takes rows as they are')
     if handle is None:
-        raise OptionError('it holds text, and the recipe names no tokenizer. Add tokenizer = "NAME" to the recipe')
+        problem = 'it holds text, and the recipe names no tokenizer. Add tokenizer = "NAME" to the recipe'
+        raise _NoTokenizerError(problem)
     filters = filters_of(file, entry)
     read = [entry.format, entry.options, entry.text, entry.select, repr(filters), file.dedup, file.seed, entry.tokens]
     chats = hold_chats(parts)

@@ -74,7 +74,7 @@ def _dataset(reader: TokenReader, position: int) -> tuple[TokenReader, int]:
 class StoredSequence(NamedTuple):
     """The sequence of a source in the dataset that stores it."""
 
-    dataset: Place | None  # as the recipe names it; None if the format does not know the file
+    dataset: Place | None  # its canonical path; None if the format does not know the file
     file: Place  # that holds the first token of the span; if the format does not know it, a path of the source
     number: int  # in the dataset
     begin: int  # where it begins on the token axis of the source
@@ -90,7 +90,9 @@ def stored_sequence(traced_span: Traced) -> StoredSequence:
     # the file of a separator is that of the last token
     located = source.reader.locate(begin + min(span.start, length - 1))
     file = located.path if located is not None else source.paths[0]
-    home = next((path for path in source.paths if registry.of_prefix(path) in (file, *file.parents)), None)
+    format_, places = registry.get(source.format), map(registry.of_prefix, source.paths)
+    named = (one for place in places for one in (place, format_.canonical(place)))  # a prefix, or an index
+    home = next((place for place in named if place in (file, *file.parents)), None)
     dataset, position = _dataset(source.reader, begin)
     return StoredSequence(home, file, dataset.sequence_at(position), begin, length, dataset.info.sequences)
 

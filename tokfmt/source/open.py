@@ -275,6 +275,7 @@ def hints_of(
         allow_partial=request.allow_partial,
         few_sequences=reading.few_sequences,
         max_sequences=reading.max_sequences,
+        tokenizer=reading.tokenizer if dataset.format.is_computed else None,
     )
 
 

@@ -125,7 +125,8 @@ def _check_rejects(request: Request, path: Place, inputs: Inputs) -> None:
 def _check_ledger(request: Request, sources: Sequence[Source]) -> None:
     """Refuse a ledger unless the only source is a recipe, and all of it is written in its own order."""
     if len(sources) > 1 or not sources[0].format.is_computed:
-        made = "tokfmt recipe NAME=SRC... -o mix.toml makes one, which takes SRC in order"
+        named = " --tokenizer NAME" if any(source.reader.info.is_text for source in sources) else ""
+        made = f"tokfmt recipe NAME=SRC...{named} -o mix.toml makes one, which takes SRC in order"
         raise OptionError(f"--ledger lists the records that a recipe takes. {made}; convert mix.toml")
     if request.select is not None or not request.arrangement.plain:
         shuffled = request.arrangement.shuffle is not None

@@ -16,10 +16,21 @@ from tokfmt.base.options import given_options
 from tokfmt.commands.search.search import Spelling
 from tokfmt.commands.show.show import Decoding, with_tokenizer
 from tokfmt.core.ragged import Tokens
-from tokfmt.errors import OptionError
+from tokfmt.errors import OptionError, TokfmtError
 from tokfmt.files.listing import Listing
 from tokfmt.files.place import place_of
-from tokfmt.mix import Ledgers, Origin, Samples, TextRecipe, Traced, Where, shortest, stored_sequence, traced
+from tokfmt.mix import (
+    Ledgers,
+    Origin,
+    Samples,
+    StoredSequence,
+    TextRecipe,
+    Traced,
+    Where,
+    shortest,
+    stored_sequence,
+    traced,
+)
 from tokfmt.runs.reader import Part, RunReader
 from tokfmt.source.discover import format_of
 from tokfmt.source.open import find_one, open_dataset
@@ -42,6 +53,7 @@ class StepPart:
         ids: uint[stop - start], with the separator.
         text: The text of these IDs; None without a tokenizer. A byte that is not UTF-8 is `\\xff`.
         origins: The origins by the ledger of the dataset; empty without one.
+        unread: Why the origins that a ledger lists cannot be read; None if they can.
     """
 
     source: str
@@ -54,6 +66,7 @@ class StepPart:
     ids: Tokens = field(repr=False)
     text: str | None
     origins: tuple[Origin, ...]
+    unread: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +178,11 @@ def show_step(
     bos: EosChoice = None,
     allow_loss: Iterable[str] = (),
     only_ids: bool = False,
+    origins: bool = False,
 ) -> Step:
     """Open a recipe and find the parts of the samples of a step, or of one sample. A negative sample number counts from
-    the end. A recipe refuses a lead. With `only_ids`, the tokenizer of manifests is not loaded.
+    the end. A recipe refuses a lead. With `only_ids`, the tokenizer of manifests is not loaded. With `origins`, an
+    origin that cannot be read is an error.
     """
     if (sample is None) == (step is None):
         raise OptionError("no samples are selected. Add --sample K, or --step S with --batch-size B")
@@ -190,7 +205,7 @@ def show_step(
         world_size, size = reader.order.world_size, reader.order.batches
         batch_size = None if step is None else size.samples_of(step)[1] - size.samples_of(step)[0]
     else:
-        shown = _of_recipe(path, reader, step, batch_size, rank, world_size or 1, sample, decoding)
+        shown = _of_recipe(path, reader, step, batch_size, rank, world_size or 1, sample, decoding, _Origins(origins))
     numbers = [one.sample for one in shown]
     return Step(
         str(path),
@@ -237,18 +252,18 @@ def _of_recipe(
     world_size: int,
     sample: int | None,
     decoding: Decoding,
+    origins: _Origins,
 ) -> list[StepSample]:
     """Return the samples of a step of a recipe, or one sample. Their parts are read when they are iterated."""
-    ledgers = Ledgers()
     if step is None:
         number = sample or 0
         if not -len(reader) <= number < len(reader):
             raise OptionError(f"--sample {number}: {printable(path)} has samples 0 to {len(reader) - 1:,}")
-        return [_drawn(reader, None, reader.where(number), decoding, ledgers)]
+        return [_drawn(reader, None, reader.where(number), decoding, origins)]
     if batch_size is None:
         raise OptionError("a recipe does not state the size of a step. Add --batch-size B", name="batch_size")
     return [
-        _drawn(reader, k, where, decoding, ledgers)
+        _drawn(reader, k, where, decoding, origins)
         for k in (range(world_size) if rank is None else [rank])
         for where in reader.where_at(step, batch_size, k or 0, world_size)
     ]
@@ -294,7 +309,7 @@ def _part_of_run(reader: RunReader, part: Part, decoding: Decoding) -> StepPart:
     )
 
 
-def _drawn(reader: Samples, rank: int | None, where: Where, decoding: Decoding, ledgers: Ledgers) -> StepSample:
+def _drawn(reader: Samples, rank: int | None, where: Where, decoding: Decoding, origins: _Origins) -> StepSample:
     spans = list(traced(reader, where.sample))
     length = sum(part.span.stop - part.span.start for part in spans)
     return StepSample(
@@ -304,11 +319,30 @@ def _drawn(reader: Samples, rank: int | None, where: Where, decoding: Decoding, 
         where.source,
         where.epoch,
         max(0, reader.seq_len - length),
-        (_part(part, decoding, ledgers) for part in spans),
+        (_part(part, decoding, origins) for part in spans),
     )
 
 
-def _part(traced_span: Traced, decoding: Decoding, ledgers: Ledgers) -> StepPart:
+class _Origins:
+    """The origins of parts by the ledgers of their datasets."""
+
+    def __init__(self, needed: bool) -> None:
+        self._needed, self._ledgers = needed, Ledgers()
+
+    def of(self, stored: StoredSequence, start: int, stop: int) -> tuple[list[Origin], str | None]:
+        """Return the origins of a part, and why they cannot be read; that is an error if they are needed."""
+        try:
+            ledger = self._ledgers.of(stored.dataset) if stored.dataset is not None else None
+            if ledger is not None and ledger.sequences == stored.sequences:
+                return self._ledgers.origins(ledger, stored.number, start, stop), None
+        except TokfmtError as error:
+            if self._needed:
+                raise
+            return [], str(error)
+        return [], None
+
+
+def _part(traced_span: Traced, decoding: Decoding, origins_of: _Origins) -> StepPart:
     source, span, stored = traced_span.source, traced_span.span, stored_sequence(traced_span)
     begin, length = stored.begin, stored.length
     ids = source.reader.tokens(begin + span.start, begin + min(span.stop, length))
@@ -317,10 +351,7 @@ def _part(traced_span: Traced, decoding: Decoding, ledgers: Ledgers) -> StepPart
         ids = np.append(
             ids, np.array(traced_span.eos_id, np.promote_types(ids.dtype, np.min_scalar_type(traced_span.eos_id)))
         )
-    origins = list[Origin]()
-    ledger = ledgers.of(stored.dataset) if stored.dataset is not None else None
-    if ledger is not None and ledger.sequences == stored.sequences:
-        origins = ledgers.origins(ledger, stored.number, span.start, span.stop)
+    origins, unread = origins_of.of(stored, span.start, span.stop)
     return StepPart(
         traced_span.name,
         shortest(stored.file),
@@ -332,4 +363,5 @@ def _part(traced_span: Traced, decoding: Decoding, ledgers: Ledgers) -> StepPart
         ids,
         text,
         tuple(origins),
+        unread,
     )
