@@ -16,6 +16,7 @@ from opened import open_source
 from tokfmt.commands.search.query import (
     LARGEST,
     AnyQuery,
+    DensityQuery,
     EndQuery,
     Hit,
     LengthQuery,
@@ -325,6 +326,8 @@ def test_reads_no_more_than_it_must():
         ("10<=Length<20", LengthQuery(10, 19)),
         ("20>=len>10", LengthQuery(11, 20)),
         ("1e3<=len", LengthQuery(1000, None)),
+        ("b/t>=1.5", DensityQuery(1.5, None)),
+        ("0.5<=B/T<=2", DensityQuery(0.5, 2.0)),
         ("any:7, 5 6 9", AnyQuery(((5, 7), (9, 9)))),
         ("any:2:5,9,5:7,20:", AnyQuery(((2, 6), (9, 9), (20, LARGEST)))),
         ("id>=50257", AnyQuery(((50257, LARGEST),))),
@@ -344,6 +347,25 @@ def test_reads_no_more_than_it_must():
 def test_queries(text, query):
     assert parse_query(text) == query
     assert is_query(text)
+
+
+def test_by_bytes_of_text_per_token():
+    """Bytes, not characters; a row without tokens has no share, and only `not` finds it."""
+    decoder = byte_level([b"x", b"long", "\u00e4".encode()])
+    reader = MemoryReader(Ragged.of([[0], [0, 1], [], [2], [1, 1, 2, 0]]))  # 1, 2.5, none, 2, 2.75
+    for words, rows in (
+        ("b/t<2", [0]),
+        ("b/t<=2", [0, 3]),
+        ("b/t>2.5", [4]),
+        ("2<=b/t<2.75", [1, 3]),
+        ("b/t==2.75", [4]),
+        ("not b/t>1", [0, 2]),
+    ):
+        for backwards in (False, True):
+            found = find(reader, parse_query(words), Search(backwards=backwards), decoder=decoder)
+            assert sorted(hit.sequence for hit in found) == rows
+    with pytest.raises(OptionError, match="--tokenizer"):
+        list(find(reader, parse_query("b/t<2")))
 
 
 def test_text_queries():
@@ -369,6 +391,8 @@ def test_text_queries():
         ("text:", "needs something"),
         ("regex:(", "not a regular expression"),
         ("len<0", "no sequence"),
+        ("b/t<2k", "is not a number"),
+        ("3<b/t<2", "no sequence"),
         ("5<len<5", "no sequence"),
         ("id<0", "no such ID"),
         ("any:x", "expected IDs"),

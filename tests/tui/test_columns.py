@@ -135,3 +135,28 @@ def test_the_source_is_a_column():
     session = open_session(SourceRequest((FIXTURES / "recipe" / "mix.toml",)))
     (column,) = [one for one in columns_of(session) if one.name == "source"]
     assert list(column.read(0, len(view))) == [view.where(k).source for k in range(len(view))]
+
+
+def test_rows_are_ordered_and_filtered_by_bytes_of_text_per_token(tmp_path):
+    """The least first, since a text with few bytes per token is seldom what it seems."""
+    texts = [("word " * n + "\u0001\u0002" * (n * n % 37)).strip() for n in range(1, 40)]
+    (tmp_path / "x.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    tokfmt.convert(tmp_path / "x.jsonl", tmp_path / "x.pbin", tokenizer=str(TOKENIZER))
+    shares = [len(text.encode()) / len(ids) for text, ids in zip(texts, tokfmt.open(tmp_path / "x.pbin"), strict=True)]
+    middle = f"{sorted(shares)[20]:.3f}"
+    rising = sorted(range(len(shares)), key=lambda row: shares[row])
+
+    async def steps(app, press):
+        tab = tab_of(app)
+        await press("vertical_line", "vertical_line", "vertical_line")
+        assert [tab.list.row_of(k) for k in range(tab.list.count)] == rising
+        assert "b/t\u25b2" in line(tab.list, 0)
+        await press("vertical_line")
+        assert tab.list.row_of(0) == rising[-1]
+        await press("vertical_line", "f", *f"b/t<{middle}", "enter")
+        assert [tab.list.row_of(k) for k in range(tab.list.count)] == [
+            k for k in range(39) if shares[k] < float(middle)
+        ]
+        assert 0 < tab.list.count < 39
+
+    browse([tmp_path / "x.pbin"], steps, tokenizer=str(TOKENIZER))

@@ -120,7 +120,7 @@ DATA = [
         ("right_curly_bracket", "part(1)", "Next part", "Next document of the sample, or border of the loss", "}"),
         ("left_curly_bracket", "part(-1)", "Part before", "Document before, or border", "{"),
     ),
-    *_keys(FIND, ("vertical_line", "order", "By length", "Order by length, or as stored", "|")),
+    *_keys(FIND, ("vertical_line", "order", "Sort", "Order by length, by b/t, or as stored", "|")),
     *_keys(TAKE, ("y", "link", "Link", "Copy a command that opens this place")),
     *_keys(
         GO,

@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.base.resources import Recent
-from tokfmt.browser.data.layout import Pieces, bytes_of
 from tokfmt.browser.data.opening import run_of, samples_of
 from tokfmt.browser.data.parts import RowParts, names_of, parts_in_recipe, run_names
-from tokfmt.browser.data.rows import Damage, RecordSource, RowSource, fetched
+from tokfmt.browser.data.rows import RecordSource, RowSource
 from tokfmt.browser.data.session import Session
 from tokfmt.browser.data.workers import Job
+from tokfmt.commands.search.search import densities
 from tokfmt.core.loss_mask import padding_of
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordReader
@@ -32,16 +32,18 @@ if TYPE_CHECKING:
     from tokfmt.mix import Samples
 
 Rows = NDArray[np.int64]
-Lengths = Sequence[int | None] | Rows
+Lengths = Sequence[int | None] | NDArray[Any]
 
 MOST = 1 << 20
 """Limit of the rows that an order lists."""
 
-_LOOKED = 256  # tokens of a row whose text is measured
+DENSITY = "b/t"
+"""The column of the bytes of text per token, few of which tell that a text is not what it seems."""
 _KEPT = 4096  # rows whose values are cached
 _COUNTED = 1 << 26  # positions whose padding is counted
 _LONGEST = 1 << 20  # tokens of a row whose padding is counted
 _AT_ONCE = 1 << 14  # rows of an order that are read at once
+_FEW = 1 << 10  # rows of an order whose tokens are read at once
 _BLOCK = 1 << 22  # bytes
 
 
@@ -68,11 +70,11 @@ class RowColumn:
         missing = [row for row in rows if self._held.get(row) is None]
         for first, last in _runs(missing):
             try:
-                values = self.read(first, last)
+                parts = list(readable(lambda a, b: iter([self.read(a, b)]), first, last))
             except TokfmtError:
-                values = [""] * (last - first)  # the row shows the error
-            for row, value in zip(range(first, last), values, strict=True):
-                self._held.put(row, value)
+                parts = [[""] * (last - first)]  # the rows show the error
+            for row, value in zip(range(first, last), chain.from_iterable(parts), strict=True):
+                self._held.put(row, value or "")
 
 
 def _runs(rows: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -82,9 +84,7 @@ def _runs(rows: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def columns_of(session: Session) -> list[RowColumn]:
-    """Return the columns of a dataset: fill and source of samples of a recipe, the padding that it declares, or of
-    documents the bytes of text of a token, which are few where a text is not what it seems.
-    """
+    """Return the columns of a dataset: of samples their fill and sources, or their padding; of documents `DENSITY`."""
     reader, words = session.view.reader, session.vocabulary
     if isinstance(reader, RecordReader):
         return []
@@ -96,17 +96,8 @@ def columns_of(session: Session) -> list[RowColumn]:
         return [RowColumn("padding", lambda a, b: list(map(_share, padded(reader, a, b))), numeric=True)]
     if words is None or session.view.name != "documents":
         return []
-    return [RowColumn("b/t", partial(_text_bytes, session.port, words.decoder), numeric=True)]
-
-
-def _text_bytes(port: RowSource, decoder: Pieces, first: int, last: int) -> list[str]:
-    """Return the bytes of text of a token at the beginning of some rows."""
-    found = list[str]()
-    for row in range(first, last):
-        piece = fetched(port, row, 0, _LOOKED)
-        sizes = [] if isinstance(piece, Damage) else list(map(len, bytes_of(decoder, piece.units)))
-        found.append(f"{sum(sizes) / len(sizes):.1f}" if sizes else "")
-    return found
+    values = partial(densities, reader, words.decoder)
+    return [RowColumn(DENSITY, lambda a, b: [f"{one:.1f}" if one >= 0 else "" for one in values(a, b)], numeric=True)]
 
 
 def _share(value: float | None) -> str:
@@ -174,15 +165,16 @@ class StripColumn(RowColumn):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The rows in the order of their lengths."""
+    """The rows in the order of a column."""
 
-    falling: bool  # the longest is first
+    name: str  # the column: "length" or `DENSITY`
+    falling: bool  # the largest value is first
     rows: Rows  # the rows, int64; the first `MOST` of them
     total: int  # number of rows that were ordered
 
 
-def order_of(session: Session, rows: Rows | None, job: Job, *, falling: bool) -> Order:
-    """Return the listed rows, or all, in the order of their lengths. Reads all lengths; equal ones stay in order."""
+def order_of(session: Session, rows: Rows | None, job: Job, name: str, *, falling: bool) -> Order:
+    """Return the listed rows, or all, in the order of a column. Reads it of all rows; equal ones stay in order."""
     port = session.port
     job.phase("sorting", port.count, "rows")
     kept, keys = np.empty(0, np.int64), np.empty(0, np.float64)
@@ -192,9 +184,9 @@ def order_of(session: Session, rows: Rows | None, job: Job, *, falling: bool) ->
         order = np.argsort(keys, kind="stable")[:MOST]
         return kept[order], keys[order]
 
-    for lengths in readable(partial(_lengths, port), 0, port.count):
-        last = first + len(lengths)
-        numbers, values = np.arange(first, last), np.array(lengths, np.float64)  # of a damaged row, NaN
+    for column in readable(partial(_lengths, port) if name != DENSITY else _densities(session), 0, port.count):
+        last = first + len(column)
+        numbers, values = np.arange(first, last), np.array(column, np.float64)  # of a damaged row, NaN
         if rows is not None:
             low, high = np.searchsorted(rows, (first, last)).tolist()
             numbers = rows[low:high]
@@ -205,7 +197,7 @@ def order_of(session: Session, rows: Rows | None, job: Job, *, falling: bool) ->
             kept, keys = cut()
         job.advance(last - first)
         first = last
-    return Order(falling, cut()[0], port.count if rows is None else len(rows))
+    return Order(name, falling, cut()[0], port.count if rows is None else len(rows))
 
 
 def readable(read: Callable[[int, int], Iterator[Any]], first: int, last: int) -> Iterator[Any]:
@@ -221,6 +213,18 @@ def readable(read: Callable[[int, int], Iterator[Any]], first: int, last: int) -
             yield from readable(read, middle, last)
         else:
             yield [None] * (last - first)
+
+
+def _densities(session: Session) -> Callable[[int, int], Iterator[Lengths]]:
+    """Return what yields the bytes of text per token of rows, in windows."""
+    reader, words = session.view.reader, session.vocabulary
+
+    def read(first: int, last: int) -> Iterator[Lengths]:
+        for begin in range(first, last, _FEW):
+            if not isinstance(reader, RecordReader) and words is not None:
+                yield densities(reader, words.decoder, begin, min(begin + _FEW, last))
+
+    return read
 
 
 def _lengths(port: RowSource, first: int, last: int) -> Iterator[Lengths]:

@@ -19,6 +19,7 @@ from tokfmt.browser.data.workers import Job, said
 from tokfmt.commands.search.query import (
     LARGEST,
     AnyQuery,
+    DensityQuery,
     EndQuery,
     Hits,
     LengthQuery,
@@ -32,6 +33,7 @@ from tokfmt.commands.search.query import (
     TokenQuery,
     UnusedQuery,
     affirmed,
+    needs_tokenizer,
     parse_query,
 )
 from tokfmt.commands.search.search import Content, check_number, find_equal, find_many, find_others, find_records
@@ -45,8 +47,8 @@ from tokfmt.wording import counted
 _BLOCK = 1 << 22  # bytes
 _IDS = re.compile(r"\s*\d[\d_]*(?:[\s,]+\d[\d_]*)*\s*")
 _WORDED = re.compile(
-    r"\s*(?:not\s+)*(?:(?:token|text|regex)\s*:|(?:any|first|last|same|seq)\s*:\s*\d|(?:len|length|id|padding|masked)\s*[<>=]"
-    r"|[\d\s_.,kKmMgGtTi]*[<>=]+\s*(?:len|length|id)\b)",
+    r"\s*(?:not\s+)*(?:(?:token|text|regex)\s*:|(?:any|first|last|same|seq)\s*:\s*\d"
+    r"|(?:len|length|id|padding|masked|b/t)\s*[<>=]|[\d\s_.,kKmMgGtTi]*[<>=]+\s*(?:len|length|id|b/t)\b)",
     re.IGNORECASE,
 )
 _NAMED = re.compile(r"\s*\w+\s*[:<>=]")  # a query, whose name may be misspelled
@@ -127,6 +129,7 @@ EXAMPLES = [
     ("len>4096", "Lengths; also 10<=len<20"),
     ("padding>0", "Padding of a sample"),
     ("masked>0", "Positions of a sample without loss"),
+    ("b/t<1.5", "Bytes of text per token"),
     ("same:17", "The rows that equal a row"),
     ("seq:3,20:30", "Rows by number"),
     ("not len>4096", "What a search does not find"),
@@ -137,9 +140,10 @@ EXAMPLES = [
 def hint(scope: SearchScope) -> str:
     """Return all searches of some rows, each by an example."""
     holds = dict.fromkeys(("words", "regex:w.*s"), scope.of_text or scope.decoder is not None)
-    holds |= {"padding>0": scope.singular == "sample"}
-    holds |= {"masked>0": holds["padding>0"], "token:464,3290": scope.port.unit == "token"}
-    holds |= dict.fromkeys(("any:464,3290", "id>=50257", "first:464", "last:0"), scope.port.unit == "token")
+    of_tokens = ("token:464,3290", "any:464,3290", "id>=50257", "first:464", "last:0")
+    holds |= dict.fromkeys(of_tokens, scope.port.unit == "token")
+    holds |= dict.fromkeys(("padding>0", "masked>0"), scope.singular == "sample")
+    holds |= {"b/t<1.5": scope.port.unit == "token" and scope.decoder is not None}
     return " · ".join(example for example, _ in EXAMPLES if holds.get(example, True))
 
 
@@ -158,9 +162,9 @@ def parse_search(words: str, scope: SearchScope) -> Query:
     else:
         query = parse_query(f"text:{typed}")
     plain = affirmed(query)
-    if isinstance(plain, (TokenQuery, AnyQuery, EndQuery)) and not ids:
+    if isinstance(plain, (TokenQuery, AnyQuery, EndQuery, DensityQuery)) and not ids:
         raise OptionError("token IDs of text need --tokenizer")
-    if isinstance(plain, TextQuery) and not texts:
+    if needs_tokenizer(plain) and not texts:
         raise OptionError(f"text needs --tokenizer. Search for {hint(scope)}")
     return query
 
@@ -191,6 +195,9 @@ def _meaning(query: PlainQuery, scope: SearchScope, plain: str) -> str:
         return f"{scope.singular}s equal to {scope.singular} {_some(query.numbers)}"
     if isinstance(query, NumberQuery):
         return counted(sum(b - a for a, b in query.between(0, scope.port.count)), scope.singular)
+    if isinstance(query, DensityQuery):
+        limits = "or more" if query.high is None else f"to {query.high:.4g}"
+        return f"{query.low:.4g} {limits} bytes of text per token"
     what = f"{unit}s" if not isinstance(query, UnusedQuery) else f"{'masked' if query.masked else 'padding'} {unit}s"
     if query.high is None:
         return f"{query.low:,} {what} or more"

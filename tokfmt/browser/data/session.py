@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from tokfmt.commands.check import CheckReport
     from tokfmt.commands.stats import Statistics
     from tokfmt.commands.stats.lists import Lists
+    from tokfmt.text.decoding import TextDecoder
     from tokfmt.text.tokenizer import TokenizerHandle
 
 
@@ -71,7 +72,7 @@ class Vocabulary(NamedTuple):
     """A loaded tokenizer, with its encoder if the dataset holds text."""
 
     handle: TokenizerHandle
-    decoder: Pieces
+    decoder: TextDecoder
     encoder: Encoder | None = None
 
     @property

@@ -1,4 +1,4 @@
-"""The order of the list of sequences by length."""
+"""The order of the list of sequences by length, or by bytes of text per token."""
 
 from __future__ import annotations
 
@@ -13,11 +13,7 @@ from tokfmt.browser.work import Work
 
 
 class ListOrder:
-    """The order of the list of a tab.
-
-    Attributes:
-        falling: The longest row is first; None for the stored order.
-    """
+    """The order of the list of a tab."""
 
     def __init__(
         self,
@@ -34,7 +30,7 @@ class ListOrder:
             retitle: Shows `words` in the title of the list.
             relist: Lists the rows in the stored order.
         """
-        self.falling: bool | None = None
+        self.by: tuple[str, bool] | None = None  # the column, and whether it falls; None for the stored order
         self._tab, self._rows, self._retitle, self._relist = tab, rows, retitle, relist
         self._work = Work(tab)
 
@@ -50,14 +46,20 @@ class ListOrder:
     def forget(self) -> None:
         """Drop the order of another view."""
         self.cancel()
-        self.falling = None
+        self.by = None
 
-    def turn(self) -> None:
-        """List the longest rows first, then the shortest, then all as they are stored."""
-        if self.falling is False:
+    def turn(self, name: str = "") -> None:
+        """List the rows in the next order of a column, or of all columns, or after the last one as they are stored."""
+        from tokfmt.browser.data.columns import DENSITY
+
+        orders = [("length", True), ("length", False)]
+        orders += [(one.name, falling) for one in self._list.others if one.name == DENSITY for falling in (False, True)]
+        orders = [one for one in orders if name in ("", one[0])]
+        last = orders.index(self.by) if self.by in orders else -1
+        if last + 1 == len(orders):
             self.as_stored()
         else:
-            self.falling = self.falling is None
+            self.by = orders[last + 1]
             self.apply(to_top=True)
 
     def as_stored(self) -> None:
@@ -66,7 +68,7 @@ class ListOrder:
         self._relist()
 
     def apply(self, *, to_top: bool = False) -> None:
-        """Read the lengths, and list the rows in their order; nothing happens in the stored order.
+        """Read the column, and list the rows in its order; nothing happens in the stored order.
 
         Args:
             to_top: Put the cursor on the first row.
@@ -74,11 +76,11 @@ class ListOrder:
         from tokfmt.browser.data.columns import Order, order_of
 
         self.cancel()
-        if self.falling is None:
+        if self.by is None:
             return
-        falling, tab, listed, session = self.falling, self._tab, self._list, self._tab.session
+        (name, falling), tab, listed, session = self.by, self._tab, self._list, self._tab.session
         if not session.port.whole:
-            self.falling = None
+            self.by = None
             tab.notify(f"The {session.view.name} are still being counted.", severity="warning")
             return
         rows = self._rows()
@@ -89,13 +91,13 @@ class ListOrder:
                 if to_top:
                     listed.choose(0)
                 if len(outcome.rows) < outcome.total:
-                    tab.notify(f"The first {len(outcome.rows):,} by length are listed, of {outcome.total:,}.")
+                    tab.notify(f"The first {len(outcome.rows):,} by {name} are listed, of {outcome.total:,}.")
             else:
-                self.falling = None
+                self.by = None
                 tab.notify(str(outcome), severity="error", markup=False)
             self._retitle()
 
-        self._work.begin("", lambda job: order_of(session, rows, job, falling=falling), done, self._retitle)
+        self._work.begin("", lambda job: order_of(session, rows, job, name, falling=falling), done, self._retitle)
         self._retitle()
 
     def cancel(self) -> bool:
@@ -106,7 +108,7 @@ class ListOrder:
         """End the reading of lengths, and keep the order that is listed; return whether they were being read."""
         running, order = self.cancel(), self._list.order
         if running:
-            self.falling = None if order is None else order.falling
+            self.by = None if order is None else (order.name, order.falling)
         return running
 
     def words(self) -> str:
@@ -114,4 +116,4 @@ class ListOrder:
         job, order = self._work.get(""), self._list.order
         if job is not None:
             return f" · ◌ sorting {job.share or 0:.0%} · esc stops"
-        return "" if order is None else f" · by length {SIGNS[order.falling]}"
+        return "" if order is None else f" · by {order.name} {SIGNS[order.falling]}"

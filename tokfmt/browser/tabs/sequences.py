@@ -900,10 +900,7 @@ class SequencesTab(Tab):
 
     @on(SequenceList.Headed)
     def _headed(self, message: SequenceList.Headed) -> None:
-        if message.name == "length":
-            self.order.turn()
-        else:
-            self.order.as_stored()
+        self.order.turn(message.name or "#")
 
     def on_unmount(self) -> None:
         self._jumps.forget()

@@ -304,8 +304,8 @@ class SequenceList(VirtualTable):
         (number, kept, _), order = self._columns(), self.order
         found = [("#", f"{'#':>{number}} ")]
         for column in kept:
-            words = column.name + (SIGNS[order.falling] if order is not None and column is _LENGTH else "")
-            found.append((column.name if column.of is None else "", _aligned(words, column)))
+            words = column.name + (SIGNS[order.falling] if order is not None and column.name == order.name else "")
+            found.append((column.name, _aligned(words, column)))
         marks = self._excerpts is not None and self._excerpts.search.marks
         return [*found, ("", f" {'hit, or beginning' if marks else 'begins with'}")]
 

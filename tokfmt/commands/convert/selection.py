@@ -14,15 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.commands.search.query import (
+    DensityQuery,
     LengthQuery,
     NumberQuery,
     Query,
     SameQuery,
     Search,
-    TextQuery,
     UnusedQuery,
     affirmed,
     is_query,
+    needs_tokenizer,
     parse_query,
 )
 from tokfmt.core.ragged import offsets_of
@@ -79,14 +80,12 @@ def query_of(selection: str | None) -> Query | OverlapRules | None:
 
 def reads_ends(selection: str | None) -> bool:
     """Return whether a selection compares lengths, which are certain only if the end of every sequence is read."""
-    return isinstance(affirmed(query_of(selection)), (LengthQuery, SameQuery, UnusedQuery))
+    return isinstance(affirmed(query_of(selection)), (LengthQuery, SameQuery, UnusedQuery, DensityQuery))
 
 
 def has_text(selection: str | None) -> bool:
     """Return whether a selection compares text or evals, for which a tokenizer may be given."""
-    return selection is not None and (
-        selection.startswith(_WITHOUT) or isinstance(affirmed(query_of(selection)), TextQuery)
-    )
+    return selection is not None and (selection.startswith(_WITHOUT) or needs_tokenizer(query_of(selection)))
 
 
 def selected(
@@ -115,7 +114,7 @@ def selected(
     if isinstance(query, OverlapRules):
         return _divided(axis, ~_overlapping(query, sources, readers, tokenizer, jobs, progress))
     decoder = None
-    if isinstance(affirmed(query), TextQuery):
+    if needs_tokenizer(query):
         handle = manifest_tokenizer(sources) if tokenizer is None else tokenizer
         if handle is not None and tokenizer is None:
             progress.note(tokenizer_note(handle, sources[0]))

@@ -9,6 +9,7 @@
 `len>4096`          sequences by length; also length>4096, len<=10, len==0, 10<len<20, 1Ki<=len<2Ki
 `padding>0`         samples by their number of padding positions
 `masked>0`          samples by their number of positions that do not count in the loss
+`b/t<1.4`           sequences by the bytes of text per token, of those that are not empty; also 1.4<b/t<=5
 `any:464,3290`      sequences that hold at least one of several IDs; also ranges, any:1000:1400,50257:
 `id>=50257`         sequences that hold an ID of a range; also id==7, 10<id<20
 `same:17`           sequences with the same tokens as sequence 17; also same:17,42
@@ -18,6 +19,8 @@
 
 from __future__ import annotations
 
+import math
+import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -33,13 +36,13 @@ from tokfmt.errors import OptionError
 if TYPE_CHECKING:
     import regex
 
-_KINDS = ("token", "text", "regex", "len", "padding", "masked", "any", "id", "first", "last", "same", "seq")
+_KINDS = ("token", "text", "regex", "len", "padding", "masked", "b/t", "any", "id", "first", "last", "same", "seq")
 _LENGTH_WORDS = ("len", "length")
 _HOW = "write token:50256, token:464,3290, text:'some words', len>4096, 10<len<20 or not len>4096"
 _NUMBER = r"-?\s*[\d][\d_.,]*(?:[eE]\+?\d+)?\s*[kKmMgGtT]?i?"
 _SIGN = r"<=|>=|==|=|<|>"
 _LENGTH = re.compile(
-    rf"\s*(?:(?P<low>{_NUMBER})\s*(?P<first>{_SIGN})\s*)?(?P<word>[a-zA-Z]+)\s*"
+    rf"\s*(?:(?P<low>{_NUMBER})\s*(?P<first>{_SIGN})\s*)?(?P<word>[a-zA-Z]+(?:/[a-zA-Z]+)?)\s*"
     rf"(?:(?P<second>{_SIGN})\s*(?P<high>{_NUMBER})\s*)?"
 )
 _LIST = re.compile(r"[\d_:\s]*\d\s*,[\d_:,\s]*")
@@ -119,6 +122,15 @@ class UnusedQuery:
 
 
 @dataclass(frozen=True, slots=True)
+class DensityQuery:
+    """A query for sequences by the bytes of text per token."""
+
+    whole: ClassVar[bool] = True
+    low: float
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class SameQuery:
     """A query for sequences with the same content as others; these are found too."""
 
@@ -143,7 +155,9 @@ class NumberQuery:
         return NumberQuery(tuple((a + by, b + by) for a, b in self.spans))
 
 
-PlainQuery = TokenQuery | AnyQuery | EndQuery | TextQuery | LengthQuery | UnusedQuery | SameQuery | NumberQuery
+PlainQuery = (
+    TokenQuery | AnyQuery | EndQuery | TextQuery | LengthQuery | UnusedQuery | DensityQuery | SameQuery | NumberQuery
+)
 """A query without `not`."""
 
 
@@ -165,6 +179,11 @@ T = TypeVar("T")
 def affirmed(query: T | NotQuery) -> T | PlainQuery:
     """Return a query without its `not`."""
     return query.negated if isinstance(query, NotQuery) else query
+
+
+def needs_tokenizer(query: object) -> bool:
+    """Return whether a query is about the text of token IDs."""
+    return isinstance(affirmed(query), (TextQuery, DensityQuery))
 
 
 def _negation(query: Query) -> Query:
@@ -194,6 +213,8 @@ def parse_query(text: str) -> Query:
             return LengthQuery(*_limits(text, match, "no sequence has such a length"))
         if kind in ("padding", "masked"):
             return UnusedQuery(kind == "masked", *_limits(text, match, "no sample has such a number"))
+        if kind == "b/t":
+            return DensityQuery(*_limits(text, match, "no sequence has so many", _decimal, _next_float))
         if kind == "id":
             low, high = _limits(text, match, "there is no such ID")
             return AnyQuery(((low, LARGEST if high is None else high),))
@@ -289,21 +310,42 @@ def _regex(rest: str) -> TextQuery:
         raise OptionError(f"regex:{rest}: not a regular expression: {error}", name="regex") from None
 
 
-def _limits(text: str, match: re.Match[str], nothing: str) -> tuple[int, int | None]:
-    low, high = 0, None
+N = TypeVar("N", int, float)
+
+
+def _limits(
+    text: str,
+    match: re.Match[str],
+    nothing: str,
+    parse: Callable[[str], N] = parse_count,
+    beside: Callable[[N, int], N] = operator.add,
+) -> tuple[N, N | None]:
+    """Return the limits that a text states, both included; `beside` returns the next number above or below one."""
+    low, high = parse("0"), None
     limits = [(match["second"], match["high"]), (_MIRRORED.get(match["first"] or ""), match["low"])]
     for sign, number in limits:
         if sign is None:
             continue
-        count = parse_count(number)
+        count = parse(number)
         if sign[0] in ">=":
-            low = max(low, count + (sign == ">"))
+            low = max(low, beside(count, 1) if sign == ">" else count)
         if sign[0] in "<=":
-            top = count - (sign == "<")
+            top = beside(count, -1) if sign == "<" else count
             high = top if high is None else min(high, top)
     if high is not None and (high < 0 or low > high):
         raise OptionError(f"{text!r}: {nothing}", name=match["word"].lower())
     return low, high
+
+
+def _decimal(number: str) -> float:
+    try:
+        return float(number.replace("_", ""))
+    except ValueError:
+        raise OptionError(f"b/t: {number.strip()} is not a number such as 1.4", name="b/t") from None
+
+
+def _next_float(number: float, step: int) -> float:
+    return math.nextafter(number, step * math.inf)
 
 
 _READ: Mapping[str, Callable[[str], Query]] = {

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 from tokfmt.commands.search.query import (
     AnyQuery,
+    DensityQuery,
     EndQuery,
     Hit,
     Hits,
@@ -47,6 +48,7 @@ from tokfmt.commands.search.query import (
     TokenQuery,
     UnusedQuery,
     affirmed,
+    never,
     stretches,
 )
 from tokfmt.core import reader as token_axis
@@ -60,6 +62,7 @@ from tokfmt.model.select import Concat, Slice
 from tokfmt.text.decoding import ByteLevelDecoder, TextDecoder, VocabularyDecoder
 
 _ALL = Search()
+_FEW = 1 << 12
 MANY = 1 << 16
 """Sequences whose offsets are read at once."""
 _MANY_TOKENS = 1 << 24  # after which the sequences that are not found are passed on
@@ -98,6 +101,8 @@ def find_many(
         return _by_number(reader, query, search, first, last)
     if isinstance(query, UnusedQuery):
         return find_unused(reader, query, search, first, last)
+    if isinstance(query, DensityQuery):
+        return _by_density(reader, query, decoder, search, first, last)
     parts = list(_parts(SearchPart(reader, first, last)))
     return _found(parts[::-1] if search.backwards else parts, query, decoder, search)
 
@@ -121,9 +126,13 @@ def _in_part(part: SearchPart, query: _InPart, decoder: object, search: Search) 
         return find_any(part, query, search)
     if isinstance(query, EndQuery):
         return find_ends(part, query, search)
-    if not isinstance(decoder, (ByteLevelDecoder, VocabularyDecoder)) and not hasattr(decoder, "pieces"):
-        raise OptionError("text: searches text, and this dataset holds only IDs. Add --tokenizer")
+    _check_decoder(decoder, "text")
     return (Hits.of((hit,)) for hit in find_text(part, query, decoder, search))
+
+
+def _check_decoder(decoder: object, kind: str) -> None:
+    if not isinstance(decoder, (ByteLevelDecoder, VocabularyDecoder)) and not hasattr(decoder, "pieces"):
+        raise OptionError(f"{kind}: is about text, and this dataset holds only IDs. Add --tokenizer", name=kind)
 
 
 def _parts(part: SearchPart) -> Iterator[SearchPart]:
@@ -255,6 +264,34 @@ def _unused(reader: TokenReader, query: UnusedQuery, bounds: Offsets) -> Positio
         return of_rows(padding_of(reader, start, stop), bounds)
     counted = counted_of(reader, start, stop)
     return of_rows(None if counted is None else ~counted, bounds)
+
+
+def _by_density(
+    reader: TokenReader, query: DensityQuery, decoder: Any, search: Search, first: int, last: int
+) -> Iterator[Hits]:
+    _check_decoder(decoder, "b/t")
+    for a, b in stretches(first, last, _FEW, backwards=search.backwards):
+        found = densities(reader, decoder, a, b, search.stopped)
+        if search.stopped():
+            return
+        fits = (found >= query.low) & (found <= (np.inf if query.high is None else query.high))
+        yield from _complete(fits, a, reader.offsets(a, b), search)
+        search.progress(b - a)
+
+
+def densities(
+    reader: TokenReader, decoder: TextDecoder, first: int, last: int, stopped: Callable[[], bool] = never
+) -> NDArray[np.float64]:
+    """Return the bytes of text per token of the sequences `first <= i < last`; NaN of empty ones."""
+    bounds = reader.offsets(first, last)
+    sums, lengths = np.zeros(last - first, np.int64), np.diff(bounds)
+    for start, stop in token_axis.windows(int(bounds[0]), int(bounds[-1])):
+        if stopped():
+            break
+        ids, numbers = np.unique(reader.tokens(start, stop), return_inverse=True)
+        sizes = np.array([len(one if isinstance(one, bytes) else one.encode()) for one in decoder.pieces(ids)])
+        sums += np.diff(np.append(0, np.cumsum(sizes[numbers]))[np.clip(bounds, start, stop) - start])
+    return np.where(lengths > 0, sums / np.maximum(lengths, 1), np.nan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -480,6 +517,8 @@ def find_records(
     plain: PlainQuery = affirmed(query)
     if isinstance(plain, UnusedQuery):
         raise _without_samples(plain)
+    if isinstance(plain, DensityQuery):
+        raise OptionError("b/t: counts tokens, and this is text. Add --tokenizer", name="b/t")
     if isinstance(plain, (TokenQuery, AnyQuery, EndQuery)):
         raise OptionError("token: searches IDs, and this is text. Add --tokenizer, or search text:'...'")
     if isinstance(plain, NumberQuery):

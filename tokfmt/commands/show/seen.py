@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 
 from tokfmt.base.options import nearest
-from tokfmt.commands.search.query import NumberQuery, Search, TextQuery, affirmed, is_query, parse_query
+from tokfmt.commands.search.query import NumberQuery, Search, is_query, needs_tokenizer, parse_query
 from tokfmt.commands.search.search import find
 from tokfmt.commands.show.show import with_tokenizer
 from tokfmt.commands.show.step import opened_with
@@ -143,7 +143,7 @@ def _selected(
         spans = query.between(0, count)
     else:
         handle = None
-        if isinstance(affirmed(query), TextQuery):
+        if needs_tokenizer(query):
             _, handle = with_tokenizer(opened[1], opened[0], tokenizer_of(tokenizer))
         hits = find(axis, query, Search(each=True), decoder=handle.decoder() if handle is not None else None)
         sequences = (hit.sequence if numbers is None else int(numbers[hit.sequence]) for hit in hits)

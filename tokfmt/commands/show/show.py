@@ -26,9 +26,9 @@ from tokfmt.commands.search.query import (
     Query,
     SameQuery,
     Search,
-    TextQuery,
     affirmed,
     is_query,
+    needs_tokenizer,
     parse_query,
 )
 from tokfmt.commands.search.search import Spelling, find, find_records
@@ -172,7 +172,7 @@ def show(
         numbers = lambda _: iter(equal)  # noqa: E731
     if isinstance(reader, RecordReader) and reader.info.is_text and tokenizer is None:
         return _of_texts(source, reader, numbers, query, (limit, most), equal, watched)
-    if not only_ids or isinstance(plain, TextQuery):
+    if not only_ids or needs_tokenizer(query):
         source, handle = with_tokenizer(source, request, handle)
     decoder = handle.decoder() if handle else None
     if isinstance(reader, RecordReader):
