@@ -83,7 +83,7 @@ def spool(fresh, tmp_path, monkeypatch):
 def held(monkeypatch):
     """A store in memory that every mem:// address of the test is in."""
     monkeypatch.setattr(place, "_OPENERS", {})
-    monkeypatch.setattr(place, "_OPEN", {})
+    monkeypatch.setattr(place, "_OPEN", [{}])
     store = Counting({})
     place.register_store("mem", lambda _: store)
     return store

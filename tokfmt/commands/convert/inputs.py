@@ -38,6 +38,7 @@ from tokfmt.source.manifest import own_manifest
 from tokfmt.source.open import open_datasets
 from tokfmt.source.request import STREAM, Reading, SourceFiles, SourceRequest, needed
 from tokfmt.source.stored import Source, agreed_tokenizer, files_of_sources, tokenizer_of
+from tokfmt.source.zeros import zeros_at_end
 from tokfmt.wording import printable
 
 if TYPE_CHECKING:
@@ -115,6 +116,10 @@ def open_inputs(
     if any(source.format.is_computed for source in sources):
         tokenizer = _named_tokenizer(sources, tokenizer)
     _pass_on(sources, notes)
+    for source in sources:
+        reader = source.reader if isinstance(source.reader, TokenReader) and not source.format.is_computed else None
+        if reader is not None and (zeros := zeros_at_end(reader)) is not None:
+            notes.add(f"{source.paths[0]}: {zeros.sentence(reader)}")
     made_by = agreed_tokenizer(sources, tokenizer, request.source.allow_loss)
     return Inputs(files.files, before, stated, tuple(sources), tuple(read), tokenizer, made_by)
 
