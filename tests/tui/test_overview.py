@@ -90,9 +90,13 @@ def test_what_deviates_is_marked(repeated):
     browse([repeated], steps)
 
 
-def test_ids_that_never_occur_are_listed_and_lead_nowhere():
-    with tokfmt.open(PACK) as dataset:
-        seen = {int(token) for document in dataset for token in document}
+def test_ids_that_never_occur_are_listed_and_lead_nowhere(tmp_path):
+    """A separator occurs, though no document holds it."""
+    tokfmt.convert(CORPUS, tmp_path / "x.pbin", tokenizer=str(TOKENIZER))
+    with tokfmt.open(tmp_path / "x.pbin") as dataset:
+        inside = {int(token) for document in dataset for token in document}
+        seen = inside | {dataset.reader.info.eos_id}
+    assert seen != inside
 
     async def steps(app, press):
         await to(app, press, "tokens")
@@ -100,10 +104,12 @@ def test_ids_that_never_occur_are_listed_and_lead_nowhere():
         table.turn_to("never")
         never = [table.lines.record(k)["id"] for k in range(table.count)]
         assert never == sorted(set(range(app.session.statistics.ids.vocab_size)) - seen)
+        facts = {fact.name: fact.value for fact in app.tab.query_one("#facts").lines.facts}
+        assert facts["never seen"] == f"{len(never):,}"
         await press("enter")
         assert app.entry.name == "statistics"
 
-    browse([PACK], steps, tokenizer=str(TOKENIZER))
+    browse([tmp_path / "x.pbin"], steps, tokenizer=str(TOKENIZER))
 
 
 def test_every_token_is_counted_and_checked_with_one_key():

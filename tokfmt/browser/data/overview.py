@@ -160,7 +160,7 @@ def _contents(found: Statistics | None, session: Session) -> Iterator[Fact]:
     if found is None:
         return
     if found.ids is not None:
-        yield from _ids(found.ids)
+        yield from _ids(found.ids, _separator_alone(found, session.lists))
     yield Fact("largest ID", "" if found.max_id is None else f"{found.max_id:,}", _lists(f"token:{found.max_id}"))
     of_samples = row_name(session) == "sample"
     shares: list[tuple[str, Share | None, str, float]] = [
@@ -183,22 +183,29 @@ def _contents(found: Statistics | None, session: Session) -> Iterator[Fact]:
         yield Fact("duplicates", f"not counted above {short(MOST_COMPARED)}")
 
 
-def _ids(ids: Ids) -> Iterator[Fact]:
+def _ids(ids: Ids, alone: list[int]) -> Iterator[Fact]:
     about = "about " if ids.estimated else ""
     of = f" of {ids.vocab_size:,}" if ids.vocab_size else ""
     yield Fact("different IDs", f"{about}{ids.distinct:,}{of}", "ranking('frequent')")
-    if (never := _never(ids)) is not None:
+    if (never := _never(ids, alone)) is not None:
         yield Fact("never seen", f"{never:,}", "ranking('never')" if never else "")
     yield Fact("seen once", f"{ids.once:,}", "ranking('rare')" if ids.once else "")
     if ids.beyond and ids.beyond_query is not None:
         yield Fact("beyond vocabulary", f"{ids.beyond:,}", _lists(ids.beyond_query), odd=True)
 
 
-def _never(ids: Ids) -> int | None:
+def _never(ids: Ids, alone: list[int]) -> int | None:
     """Return the number of IDs of the vocabulary that do not occur; None if it is unknown."""
     if not ids.vocab_size or ids.coverage is None or ids.estimated:
         return None
-    return ids.vocab_size - round(ids.coverage * ids.vocab_size)
+    return ids.vocab_size - round(ids.coverage * ids.vocab_size) - sum(one < ids.vocab_size for one in alone)
+
+
+def _separator_alone(found: Statistics, lists: Lists | None) -> list[int]:
+    """Return the separator if it is between sequences, but in none of them."""
+    if lists is None or lists.ids is None or found.separators is None or not found.separators.count:
+        return []
+    return [] if found.eos_id is None or found.eos_id in lists.ids.ids else [found.eos_id]
 
 
 _FINDINGS = 8
@@ -266,8 +273,10 @@ def rankings_of(found: Statistics | None, lists: Lists | None, session: Session)
         rising = np.argsort(lists.ids.counts, kind="stable")
         rarest = RankedIds(lists.ids.ids[rising], lists.ids.counts[rising])
         ranked["rare"] = TokenLines(rarest, tokens, style, "token")
-        if found.ids is not None and found.ids.vocab_size and _never(found.ids):
-            never = np.setdiff1d(np.arange(found.ids.vocab_size, dtype=np.uint64), lists.ids.ids)
+        alone = _separator_alone(found, lists)
+        if found.ids is not None and found.ids.vocab_size and _never(found.ids, alone):
+            seen = np.append(lists.ids.ids, np.array(alone, np.uint64))
+            never = np.setdiff1d(np.arange(found.ids.vocab_size, dtype=np.uint64), seen)
             ranked["never"] = TokenLines(RankedIds(never, np.zeros(len(never), np.int64)), tokens, style, "token")
     filled = found.sequences - (found.empty.count if found.empty else 0)
     for name, ends in (("first", lists.first), ("last", lists.last)):
