@@ -31,6 +31,24 @@ def test_a_recipe_is_shown_with_the_tokenizer_of_its_sources(tmp_path, other):
     assert open_session(replace(differing, allow_loss=frozenset({"tokenizers"}))).choice is None
 
 
+@pytest.mark.parametrize("neighbor", [0, 5 << 20])
+@pytest.mark.parametrize("alike", [True, False])
+def test_a_folder_is_shown_with_the_tokenizer_of_its_files(tmp_path, other, neighbor, alike):
+    """Also if it is so large that its files are listed later."""
+    home = tmp_path / "folder"
+    home.mkdir()
+    for name, made in (("a", TOKENIZER), ("b", TOKENIZER if alike else other)):
+        tokfmt.convert(CORPUS, home / f"{name}.parquet", tokenizer=str(made), select="0:20", to_eos="none")
+    (home / "README.md").write_bytes(b" " * neighbor)
+
+    async def steps(app, press):
+        named = app.session.choice
+        assert (named and named.name) == (str(TOKENIZER) if alike else None)
+        assert reader_text(app).split()[0].isdecimal() == (not alike)
+
+    browse([home], steps)
+
+
 async def choose(app, press, name):
     await press("T")
     app.screen.query_one(Input).value = str(name)

@@ -39,7 +39,7 @@ from tokfmt.registry import of_prefix
 from tokfmt.run.progress import Progress
 from tokfmt.source.content import Manifest
 from tokfmt.source.discover import identified
-from tokfmt.source.manifest import found_as_written, read_manifest
+from tokfmt.source.manifest import found_as_written, manifest_of, own_manifest
 from tokfmt.source.open import find_one, open_dataset
 from tokfmt.source.request import Reading, SourceFiles, SourceRequest, read_options, viewed
 from tokfmt.source.stored import Separator, Source
@@ -76,7 +76,7 @@ class Opening(NamedTuple):
     pending: str = ""  # what `grown` adds: "documents", "index", "records"; "" if it adds nothing
     starts: bool = True  # it grows without a key
     damage: str = ""  # the error that prevents growing, so that only tokens are shown; "" without one
-    manifest: Manifest | None = None  # the manifest beside it; None if it was not read
+    manifest: Manifest = Manifest({})  # its manifest, or what is known of those of its files or its folder
 
     def grown(
         self,
@@ -94,7 +94,8 @@ class Opening(NamedTuple):
         first = tuple(view for view in kept if view.has_prompts or _is_packed(view, rows, whole.separator.eos_id))
         last = tuple(view for view in kept if view not in first)
         views = first + whole.views + last
-        return whole._replace(request=self.request, views=views, notes=notes, manifest=self.manifest)
+        manifest = whole.manifest if whole.manifest.content else self.manifest  # now with those of files in a folder
+        return whole._replace(request=self.request, views=views, notes=notes, manifest=manifest)
 
     def to_count(self, tokenizer: TokenizerHandle | None, *, as_stored: bool) -> Source:
         """Open the dataset once more, for a pass over all of it, whose end must not close the readers of the screen."""
@@ -125,7 +126,7 @@ def opened(request: SourceRequest) -> Opening:
     small, wanted = is_small(place_of(request.paths[0])), _readable(request)
     dataset = find_one(wanted)[0] if small else _unlisted(wanted)
     try:
-        first = _first(wanted, dataset, small=small)._replace(request=request, manifest=dataset.manifest)
+        first = _first(wanted, dataset, small=small)._replace(request=request, manifest=manifest_of(dataset))
         if small and not first.damage and first.pending and _tokens(first) <= SMALL:
             try:
                 first = first.grown(dataset=dataset)
@@ -149,7 +150,8 @@ def _unlisted(request: SourceRequest) -> SourceFiles:
     else:
         format_, opened, manifest = identified(path)
     path = format_.canonical(path)
-    return SourceFiles(path, format_, (), opened=opened, manifest=manifest or read_manifest(path))
+    dataset = SourceFiles(path, format_, (), opened=opened, manifest=manifest)
+    return dataset._replace(manifest=own_manifest(dataset))
 
 
 def _first(request: SourceRequest, dataset: SourceFiles, *, small: bool) -> Opening:
@@ -289,7 +291,7 @@ def _whole(
     else:
         again = partial(_opened_again, request, tokenizer) if reader.presumes else None
         view = View("documents" if reader.info.layout is not Layout.SAMPLES else "samples", Viewport(reader, again))
-    return Opening(request, format_, (view,), source.separator, source.notes)
+    return Opening(request, format_, (view,), source.separator, source.notes, manifest=source.manifests[0])
 
 
 def _opened_again(request: SourceRequest, tokenizer: TokenizerHandle | None) -> TokenReader:

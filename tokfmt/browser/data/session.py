@@ -12,6 +12,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -35,7 +36,7 @@ from tokfmt.files.place import Place, place_of
 from tokfmt.files.store import Identity
 from tokfmt.source.content import Manifest
 from tokfmt.source.discover import format_of
-from tokfmt.source.manifest import located_tokenizer, read_manifest
+from tokfmt.source.manifest import located_tokenizer
 from tokfmt.source.request import SourceRequest
 from tokfmt.wording import printable
 
@@ -82,16 +83,11 @@ class Vocabulary(NamedTuple):
         return self.handle.added if eos is None else self.handle.added | {eos}
 
 
-def choose(
-    path: Place,
-    given: str | None,
-    made_by: Mapping[str, Any] | None = None,
-    manifest: Manifest | None = None,
-) -> Choice | None:
+def choose(path: Place, given: str | None, made_by: Mapping[str, Any] | None, manifest: Manifest) -> Choice | None:
     """Return the tokenizer to show a dataset with; None if no option, file, source or earlier run names one."""
     if given is not None:
         return Choice(given, "--tokenizer")
-    manifest, source = read_manifest(path) if manifest is None else manifest, f"manifest of {path.name}"
+    source = f"manifest of {path.name}"
     if manifest.tokenizer is None and made_by is not None:
         manifest, source = manifest._replace(content={"tokenizer": made_by}), "manifests of the sources"
     named = manifest.tokenizer.get("name") if manifest.tokenizer is not None else None
@@ -524,10 +520,17 @@ def row_at(session: Session, target: Pointer) -> Where | None:
 Stage = Literal["tokenizer", "documents"]
 
 
+class Grown(NamedTuple):
+    """The outcome of the second stage."""
+
+    opening: Opening
+    choice: Choice | None  # the tokenizer, if it is known only now
+
+
 class Loading:
     """Load one session, one stage after the other.
 
-    Workers call `post` with the session, a stage and its outcome: a Vocabulary, an Opening or an error; None for
+    Workers call `post` with the session, a stage and its outcome: a Vocabulary, Grown or an error; None for
     progress. It must pass them to the thread of the screen, which calls `take`.
     """
 
@@ -590,8 +593,9 @@ class Loading:
             if self._splits_otherwise(outcome):
                 self._begin("documents")
                 return
-        elif isinstance(outcome, Opening):
-            session.add(outcome)
+        elif isinstance(outcome, Grown):
+            session.add(outcome.opening)
+            session.choice = session.choice or outcome.choice
         elif isinstance(outcome, Exception):
             why = said(outcome)
             if stage == "documents":
@@ -600,6 +604,7 @@ class Loading:
                 session.failure = why
         if stage == "tokenizer":
             session.choice = session.choice if session.vocabulary is not None else None
+        if stage == "tokenizer" or isinstance(outcome, Grown):
             self.start()
 
     def _splits_otherwise(self, vocabulary: Vocabulary) -> bool:
@@ -616,13 +621,19 @@ class Loading:
             encoding = session.of_text
             work: Callable[[Job], object] = lambda job: _loaded(session.path, choice, encoding=encoding)  # noqa: E731
         else:
-            handle = session.vocabulary.handle if session.vocabulary else None
-            work = lambda job: session.opened.grown(handle, job)  # noqa: E731
+            work = partial(_grown, session, session.vocabulary)
         self.job = Job(
             work,
             lambda outcome: self._post(session, stage, outcome),
             lambda: self._post(session, stage, None),
         )
+
+
+def _grown(session: Session, words: Vocabulary | None, job: Job) -> Grown:
+    """Open all documents, and choose the tokenizer that only the manifests of files in a folder name."""
+    before, after = session.opened, session.opened.grown(words.handle if words else None, job)
+    made_by, is_new = after.views[0].reader.info.made_by, not before.manifest.content and bool(after.manifest.content)
+    return Grown(after, choose(session.path, None, made_by, after.manifest) if is_new else None)
 
 
 def _loaded(path: Place, choice: Choice, *, encoding: bool) -> Vocabulary:
