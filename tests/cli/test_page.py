@@ -246,10 +246,44 @@ def test_the_page_is_whole_or_absent(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_page_and_a_plot_are_not_written_under_names_of_others(tmp_path):
+    source = ROOT / "fixtures/modalities/D_2byte_gpt2.pbin"
+    for option, name in (("--html", "lengths.svg"), ("--html", "page"), ("--plot", "page.html"), ("--plot", "x.png")):
+        done = run(source, option, tmp_path / name)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert name in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_plot_of_lengths_is_one_svg_with_every_count(tmp_path):
+    """A viewer of SVG alone can show it: it is XML, every class has a style, and text is dark on white."""
+    from xml.etree import ElementTree as ET
+
+    source, out = ROOT / "fixtures/modalities/D_2byte_gpt2.pbin", tmp_path / "lengths.svg"
+    page = tmp_path / "page.html"
+    for paths in ([source], [source, ROOT / "fixtures/modalities/E_D_2byte_gpt2.pbin"]):
+        assert run(*paths, "--plot", out, "--html", page, "-q").returncode == 0  # the older ones are replaced
+        report = json.loads(run(*paths, "--json").stdout)
+        one = report.get("total", report)
+        tree = ET.parse(out)
+        space = "{http://www.w3.org/2000/svg}"
+        assert tree.getroot().tag == f"{space}svg"
+        texts = [text.text for text in tree.iter(f"{space}text")]
+        assert any(f"{one['sequences']:,} sequences" in text for text in texts)
+        assert {"length in tokens", "number of sequences"} <= set(texts)
+        bars = [title.text for title in tree.iter(f"{space}title") if "tokens:" in title.text]
+        counts = [int(bar.split(": ")[1].split()[0].replace(",", "")) for bar in bars]
+        assert counts == one["lengths"]["histogram"]["counts"]
+    assert b"<svg" not in (tmp_path / "page.html").read_bytes()[:64]
+    out.write_text("<svg>mine</svg>")
+    assert run(source, "--plot", out).returncode == 4
+    assert out.read_text() == "<svg>mine</svg>"
+
+
 def test_nothing_but_a_page_is_replaced(tmp_path):
     """Whatever else stands there is kept, and refused before any work."""
     source = ROOT / "fixtures/modalities/D_2byte_gpt2.pbin"
-    data, web, empty, folder = (tmp_path / name for name in ("train.pbin", "index.html", "empty", "folder"))
+    data, web, empty, folder = (tmp_path / f"{name}.html" for name in ("train", "index", "empty", "folder"))
     data.write_bytes(source.read_bytes())
     web.write_text("<!doctype html><title>mine</title>")
     folder.mkdir()

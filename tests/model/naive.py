@@ -88,10 +88,9 @@ def fate(had, written, puts):
 
 
 def marked(sequence, target, lacks):
-    """The marks of what `stored` returns. What is added counts, but a separator behind a token that says otherwise.
+    """The marks of what `stored` returns. An added lead counts, and so does a separator without a token in front.
 
-    `lacks`: a sequence without a separator lacks it, as others of its dataset have one; it may be cut there, and the
-    one that is added does not count.
+    `lacks`: a separator that is added behind a token does not count, as no data trains it.
     """
     content, separator, lead = sequence
     _, *fates = stored(sequence, target)

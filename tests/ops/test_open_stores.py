@@ -199,9 +199,10 @@ def test_destinations_are_refused(bucket, tmp_path):
     for words in (["convert", "x", "{}"], ["stats", "x", "--html", "{}"], ["index", "x", "-o", "{}"]):
         source = tmp_path / "x.jsonl"
         source.write_text('{"input_ids": [1]}\n')
-        named = [str(source) if word == "x" else word.replace("{}", "mem://bucket/out.pbin") for word in words]
+        out = "mem://bucket/out.html" if "--html" in words else "mem://bucket/out.pbin"
+        named = [str(source) if word == "x" else word.replace("{}", out) for word in words]
         code, _, error = run(*named)
-        wanted = "mem://bucket/out.pbin: the scheme mem is not written (expected s3, gs or az). Write to a local path, and upload it"
+        wanted = f"{out}: the scheme mem is not written (expected s3, gs or az). Write to a local path, and upload it"
         assert (code, error) == (2, f"tokfmt: error: {wanted}\n")
     assert requests(bucket)["read"] == 0
 

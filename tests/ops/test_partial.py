@@ -60,6 +60,11 @@ def test_cut_tokens_with_the_index_whole(tmp_path):
         kept = sum(map(len, LISTS[:11]))
         assert (told["sequences"], told["tokens"]) == (11, kept)
         assert (told["lost_sequences"], told["lost_tokens"]) == (len(LISTS) - 11, TOKENS - kept)
+        assert told["lost_between"] == [11, len(LISTS) - 1]
+        (report,) = tokfmt.check(path)
+        (short,) = [finding for finding in report.findings if finding.code == "TF604"]
+        assert short.offset == whole * width
+        assert f"11 to {len(LISTS) - 1}" in short.message
         assert [finding for verdict in tokfmt.check(out, deep=True) for finding in verdict.findings] == []
         with tokfmt.open(out) as dataset:
             assert any("partial, by its manifest" in note for note in dataset.notes)

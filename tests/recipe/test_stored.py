@@ -230,8 +230,8 @@ def test_rows_as_they_are_stored_keep_their_masks(tmp_path, source, rows):
         with pytest.raises(LossyConversionError, match="loss masks and labels of its samples.*loss-mask"):
             tokfmt.convert(path, tmp_path / name)
     tokfmt.convert(path, tmp_path / "y.ds", eos=99, verify=True)
-    ones = np.ones(len(ids), int)[:, None]
-    expected = np.concatenate([0 * ones, mask[:, :-1], ones], axis=1)
+    nothing = np.zeros(len(ids), int)[:, None]  # the first token, and the separator that is added
+    expected = np.concatenate([nothing, mask[:, :-1], nothing], axis=1)
     assert np.fromfile(tmp_path / "y.ds.loss", "u1").reshape(-1, 5).tolist() == expected.tolist()
     tokfmt.convert(path, tmp_path / "y.parquet", verify=True)
     labels = [

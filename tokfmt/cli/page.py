@@ -21,6 +21,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
+from typing import NamedTuple
 
 import msgspec
 from jinja2 import Environment, StrictUndefined
@@ -33,8 +34,8 @@ from tokfmt.commands.stats.report import Frequencies, Histogram, Lengths, Statis
 from tokfmt.core.findings import Finding
 from tokfmt.wording import human_bytes, printable, short, shortened, value_words
 
-BEGINNING = b"<!doctype html>\n<!-- tokfmt stats -->\n"
-"""The first bytes of a page. A file that begins with other bytes is not replaced by a page."""
+BEGINNINGS = {"page": b"<!doctype html>\n<!-- tokfmt stats -->\n", "plot": b"<!-- tokfmt stats -->\n<svg "}
+"""The first bytes of a page and of a plot. A file that begins with other bytes is not replaced by one."""
 
 
 def prepared_of(content: object) -> list[PreparedSource]:
@@ -149,12 +150,40 @@ def lengths_figure(lengths: Lengths, counted: str) -> str:
     powers = [10**k for k in range(len(str(top)))]
     ceiling = math.log(2 * top)  # the scale begins at 0.5, so that a count of 1 has a bar
     log = _bars(lengths, counted, [(math.log(2 * power) / ceiling, short(power)) for power in powers], None)
+    shown, other = (_figure("histogram of lengths", drawing) for drawing in (linear, log))
     switch = '<label class="switch"><input type="checkbox"> log scale</label>'
-    return f'{switch}<div class="linear">{linear}</div><div class="log">{log}</div>'
+    return f'{switch}<div class="linear">{shown}</div><div class="log">{other}</div>'
 
 
-def _bars(lengths: Lengths, counted: str, scale: Sequence[tuple[float, str]], each: float | None) -> str:
-    """Return one figure of bars. `each` is the share of the height per unit of count; None for a logarithmic scale."""
+_PLOT = 900  # pixels across
+_PLOT_STYLE = """
+text { font: 12px sans-serif; fill: #1c2330 } .title { font-size: 14px } .series { fill: #3563d0 } .hit { fill: none }
+.grid { stroke: #e3e6eb } .base, line.mark { stroke: #667085 } line.mark { stroke-dasharray: 2 3 }
+text.mark { font-size: 11px } svg { overflow: visible }
+"""
+
+
+def plot(one: Statistics, name: str) -> str:
+    """Return the histogram of lengths as an SVG file: dark on white, with a title and named axes."""
+    counted, unit = counted_as(one)
+    whole = f", {one.tokens:,} tokens" if unit == "tokens" else ""
+    title = html.escape(printable(f"{name}: length of {one.sequences:,} {counted}{whole}"))
+    counts = one.lengths.histogram.counts if one.lengths is not None else []
+    steps = _steps(max(counts, default=0) or 1)
+    scale = [(step / steps[-1], f"{step:,}") for step in steps]
+    drawing = _bars(one.lengths, counted, scale, 1 / steps[-1]) if one.lengths is not None else Drawing(0, "", "")
+    height = drawing.height + 50
+    return (
+        f'{BEGINNINGS["plot"].decode()}xmlns="http://www.w3.org/2000/svg" width="{_PLOT}" height="{height}">'
+        f'<title>{title}</title><style>{_PLOT_STYLE}</style><rect width="100%" height="100%" fill="#fff"/>'
+        f'<text class="title" x="{_PLOT // 2}" y="24" text-anchor="middle">{title}</text>'
+        f'<svg y="40">{drawing.scale}</svg><svg x="{_SCALE}" y="40" width="{_PLOT - _SCALE - 30}" '
+        f'height="{drawing.height}">{drawing.area}</svg></svg>\n'
+    )
+
+
+def _bars(lengths: Lengths, counted: str, scale: Sequence[tuple[float, str]], each: float | None) -> Drawing:
+    """Return one drawing of bars. `each` is the share of the height per unit of count; None for a logarithmic scale."""
     histogram = lengths.histogram
     counts, edges = histogram.counts, histogram.edges
     width, total, top = 100 / len(counts), sum(counts) or 1, max(counts) or 1
@@ -183,7 +212,7 @@ def _bars(lengths: Lengths, counted: str, scale: Sequence[tuple[float, str]], ea
         )
     parts += names  # over the lines
     parts += _ticks([(k * width, short(edge)) for k, edge in enumerate(edges)], above + _HEIGHT)
-    return _figure("histogram of lengths", above, scale, parts, f"length in {lengths.unit}", counted)
+    return _drawn(above, scale, parts, f"length in {lengths.unit}", f"number of {counted}")
 
 
 def frequency_figure(frequencies: Frequencies) -> str:
@@ -207,13 +236,19 @@ def frequency_figure(frequencies: Frequencies) -> str:
             f"<title>rank {rank:,}: {count:,} times</title></circle>"
         )
     parts += _ticks([(100 * k / across, short(10**k)) for k in range(int(across) + 1)], above + _HEIGHT)
-    return _figure("token frequency over rank", above, scale, parts, "rank", "times")
+    return _figure("token frequency over rank", _drawn(above, scale, parts, "rank", "times"))
 
 
-def _figure(
-    name: str, above: int, scale: Sequence[tuple[float, str]], parts: Sequence[str], across: str, up: str
-) -> str:
-    """Return a figure: a scale of fixed width, and the area to the right of it."""
+class Drawing(NamedTuple):
+    """A scale of fixed width, and the area to the right of it, as content of SVG."""
+
+    height: int
+    scale: str
+    area: str
+
+
+def _drawn(above: int, scale: Sequence[tuple[float, str]], parts: Sequence[str], across: str, up: str) -> Drawing:
+    """Return a drawing, with the names of both axes."""
     height = above + _HEIGHT + _FOOT
     labels = "".join(
         f'<text x="{_SCALE - 8}" y="{above + _HEIGHT * (1 - share) + 4:.1f}" text-anchor="end">{label}</text>'
@@ -223,9 +258,15 @@ def _figure(
     labels += f'<text class="title" transform="translate(12 {middle}) rotate(-90)" text-anchor="middle">{up}</text>'
     title = f'<text class="title" x="50%" y="{height - 4}" text-anchor="middle">{across}</text>'
     base = _line(0, 100, above + _HEIGHT, "base")
+    return Drawing(height, labels, f"{''.join(parts)}{base}{title}")
+
+
+def _figure(name: str, drawing: Drawing) -> str:
+    """Return a drawing that is as wide as the page."""
+    height, scale, area = drawing
     return (
-        f'<div class="figure"><svg class="scale" width="{_SCALE}" height="{height}" aria-hidden="true">{labels}</svg>'
-        f'<svg class="area" height="{height}" role="img" aria-label="{name}">{"".join(parts)}{base}{title}</svg></div>'
+        f'<div class="figure"><svg class="scale" width="{_SCALE}" height="{height}" aria-hidden="true">{scale}</svg>'
+        f'<svg class="area" height="{height}" role="img" aria-label="{name}">{area}</svg></div>'
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tokfmt.commands.expectations import Expectation
     from tokfmt.commands.stats import StatsReport, StatsRequest
     from tokfmt.commands.stats.report import Unmet
+    from tokfmt.files.place import Place
     from tokfmt.files.publisher import Publisher
 
 _EPILOG = examples(
@@ -84,6 +85,12 @@ _EPILOG = examples(
     metavar="PAGE.html",
     help="Write one page with plots; replaces only an older page.",
 )
+@click.option(
+    "--plot",
+    type=PLACE,
+    metavar="LENGTHS.svg",
+    help="Write the histogram of lengths, of all PATHs together; replaces only an older plot.",
+)
 @workers()
 @running(
     "--executor",
@@ -101,6 +108,7 @@ def command(
     baseline: str | None,
     tolerance: str,
     html: str | None,
+    plot: str | None,
     as_json: bool,
     quiet: bool,
     **given: Any,
@@ -122,12 +130,18 @@ def command(
     before = read_baseline(baseline) if baseline is not None else None
     is_compared = before is not None and not any(expectation.is_of_baseline for expectation in expectations)
     request = StatsRequest(requested(paths, given), duplicates=not no_duplicates, **beside_reading(given))
-    with _page_place(html) as place, Watcher(quiet=quiet) as watcher:
+    with (
+        _product_place("page", html, (".html", ".htm")) as page_place,
+        _product_place("plot", plot, (".svg",)) as plot_place,
+        Watcher(quiet=quiet) as watcher,
+    ):
         report = stats(request, watcher)
         failed = unmet(report, expectations, before)
         changed = deviations(report, before, allowed) if before is not None and is_compared else []
-        if place is not None and report.datasets:
-            _write_page(report, place, request, watcher)
+        if page_place is not None and report.datasets:
+            _write_page(report, page_place, request, watcher)
+        if plot_place is not None and report.datasets:
+            _write_plot(report, plot_place, request)
     if request.duplicate_groups is not None and not quiet:
         why = ", because a dataset cannot be read"
         click.echo(
@@ -135,8 +149,9 @@ def command(
             f"{why if report.failures else ''}",
             err=True,
         )
-    if place is not None and report.datasets and not quiet:
-        click.echo(f"wrote {printable(html)}", err=True)
+    for written in (html, plot) if report.datasets and not quiet else ():
+        if written is not None:
+            click.echo(f"wrote {printable(written)}", err=True)
     against = f"{baseline} (tolerance {tolerance.strip()})"
     problems = [(failure.path, str(failure.error), "") for failure in report.failures]
     problems += [(one.path, one.message, f"{printable(one.path)}: ") for one in failed]
@@ -148,31 +163,42 @@ def command(
     return 1 if failed or changed else 0
 
 
-def _page_place(path: str | None) -> Any:
-    """Return the staging file of --html; raise before any work if the destination exists and is not such a page."""
+def _product_place(kind: str, path: str | None, endings: tuple[str, ...]) -> Any:
+    """Return the staging file of a page or a plot; raise before any work if its name or what exists is another."""
     from contextlib import nullcontext
 
     if path is None:
         return nullcontext()
-    from tokfmt.cli.page import BEGINNING
+    from tokfmt.cli.page import BEGINNINGS
+    from tokfmt.errors import OptionError
     from tokfmt.files.replacing import begins_with
     from tokfmt.files.spool import staging_for
 
-    return staging_for(path, overwrite=True, objection=begins_with("page of tokfmt stats", BEGINNING))
+    if path != "-" and not path.lower().endswith(endings):
+        option, other = ("html", "plot") if kind == "page" else ("plot", "html")
+        raise OptionError(
+            f"--{option} {printable(path)}: the {kind} needs a name that ends in {' or '.join(endings)}. Rename it, or "
+            f"use --{other}, which writes a {'plot of the lengths (.svg)' if kind == 'page' else 'page (.html)'}"
+        )
+    return staging_for(path, overwrite=True, objection=begins_with(f"{kind} of tokfmt stats", BEGINNINGS[kind]))
+
+
+def _write_plot(report: StatsReport, place: Publisher, request: StatsRequest) -> None:
+    """Write the histogram of the lengths of all datasets together."""
+    from tokfmt.cli.page import plot
+
+    places = _places(report, request)
+    name = f"{len(places)} datasets" if report.total else next(iter(places.values())).name
+    _publish(report, places, place, plot(report.total or report.datasets[0], name))
 
 
 def _write_page(report: StatsReport, place: Publisher, request: StatsRequest, watcher: Watcher) -> None:
     """Write the page of a report, with the findings of a shallow check."""
-    from tokfmt import registry
     from tokfmt.cli.page import page, prepared_of
     from tokfmt.commands.check import CheckRequest, check
-    from tokfmt.files.file import writing
-    from tokfmt.files.place import place_of
-    from tokfmt.files.replacing import readable_by
     from tokfmt.source.manifest import read_manifest
 
-    given = {str(place): place for place in map(place_of, request.source.paths)}  # The report omits what is secret.
-    places = {dataset.path: given.get(dataset.path, place_of(dataset.path)) for dataset in report.datasets}
+    places = _places(report, request)
     paths = tuple(places.values())
     source = dataclasses.replace(request.source, paths=paths, allow_loss=frozenset(), recursive=False)
     findings = {}
@@ -183,10 +209,27 @@ def _write_page(report: StatsReport, place: Publisher, request: StatsRequest, wa
     prepared = {}
     if not source.ignore_manifest:
         prepared = {path: prepared_of(read_manifest(at).content.get("prepared")) for path, at in places.items()}
+    _publish(report, places, place, page(report, findings, prepared))
+
+
+def _places(report: StatsReport, request: StatsRequest) -> dict[str, Place]:
+    """Return where each dataset of a report is, which omits what is secret."""
+    from tokfmt.files.place import place_of
+
+    given = {str(place): place for place in map(place_of, request.source.paths)}
+    return {dataset.path: given.get(dataset.path, place_of(dataset.path)) for dataset in report.datasets}
+
+
+def _publish(report: StatsReport, places: Mapping[str, Place], place: Publisher, text: str) -> None:
+    """Write a page or a plot, readable by those who may read the datasets, because it shows their content."""
+    from tokfmt import registry
+    from tokfmt.files.file import writing
+    from tokfmt.files.replacing import readable_by
+
     files = (file for dataset in report.datasets for file in registry.get(dataset.format).files(places[dataset.path]))
-    place.readable = readable_by(files)  # the page shows their content
+    place.readable = readable_by(files)
     with writing(place.destination):
-        place.path.write_text(page(report, findings, prepared), "utf-8")
+        place.path.write_text(text, "utf-8")
     place.publish()
 
 

@@ -27,7 +27,7 @@ from tokfmt.model.readers import ContentReader
 from tokfmt.runs.frameworks import framework_of
 from tokfmt.source.content import Manifest
 from tokfmt.source.manifest import extent
-from tokfmt.source.open import counted, find_one, open_dataset
+from tokfmt.source.open import advising, counted, find_one, open_dataset
 from tokfmt.source.request import Reading, SourceFiles, SourceRequest
 from tokfmt.source.stored import Source, contents_of, likely_separator, tokenizer_of
 from tokfmt.text.tokenizer import TokenizerHandle
@@ -186,7 +186,8 @@ def overview(datasets: Sequence[SourceFiles], request: SourceRequest, handle: To
     """Return the facts of one dataset, of which `datasets` are the files."""
     try:
         reading = Reading(handle, few_sequences=True, max_sequences=1, as_stored=True)
-        source = open_dataset(request, reading, datasets)
+        with advising(request):
+            source = open_dataset(request, reading, datasets)
     except (TruncatedError, CorruptError) as error:
         error.add_note(f"It is read as {datasets[0].format.name}; tokfmt check --deep lists every problem")
         raise

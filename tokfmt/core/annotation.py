@@ -293,7 +293,7 @@ def certain(file_layout: FileLayout) -> FileLayout:
     if not cut:
         return file_layout
     there = _there(file_layout)
-    kept, lost = there, Damage(cut[0].error.sentence)
+    kept, lost = there, Damage(cut[0].error.sentence, at_end=len(file_layout.extents) == 1)
     if file_layout.starts is not None:
         last = int(np.searchsorted(file_layout.starts, there, side="right")) - 1
         kept, sequences = int(file_layout.starts[last]), len(file_layout.starts) - 1 - last
@@ -311,6 +311,21 @@ def certain(file_layout: FileLayout) -> FileLayout:
         problems=[problem for problem in file_layout.problems if not problem.is_truncated],
         damage=(*file_layout.damage, *damage),
     )
+
+
+def with_ends(file_layout: FileLayout) -> Sequence[Problem]:
+    """Return the problems; those of the file that was cut state what of it is complete."""
+    starts, extents = file_layout.starts, file_layout.extents
+    if starts is None or len(extents) != 1 or not any(problem.is_truncated for problem in file_layout.problems):
+        return file_layout.problems
+    last = int(np.searchsorted(starts, _there(file_layout), side="right")) - 1
+    path, end = str(extents[0].file.path), extents[0].begin + int(starts[last]) * extents[0].dtype.itemsize
+    lost = f"sequences {last:,} to {len(starts) - 2:,} are" if last < len(starts) - 2 else f"sequence {last:,} is"
+    more = f"; {lost} not complete" if last < len(starts) - 1 else ""
+    return [
+        problem._replace(end=end, more=more) if problem.is_truncated and problem.error.path == path else problem
+        for problem in file_layout.problems
+    ]
 
 
 def _there(file_layout: FileLayout) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pkgutil
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -62,6 +62,8 @@ class Problem(NamedTuple):
         accepted_by: The word of `--allow-loss` with which the dataset can be read anyway; "" without one.
         is_truncated: A file is truncated. What it holds of the dataset is unchanged and complete up to its end.
         lost: What is left out with the word `accepted_by`, with its number and byte offset; "" says the error.
+        end: Byte offset after the last complete sequence of a truncated file; None if unknown.
+        more: Text after the message of the finding.
     """
 
     code: str
@@ -72,10 +74,13 @@ class Problem(NamedTuple):
     accepted_by: str = ""
     is_truncated: bool = False
     lost: str = ""
+    end: int | None = None
+    more: str = ""
 
     def finding(self) -> Finding:
         """Return the problem as a finding."""
-        return Finding.of(self.code, self.error, self.severity)
+        found = Finding.of(self.code, self.error, self.severity, self.more)
+        return replace(found, offset=self.end) if found.offset is None else found
 
 
 def fatal(

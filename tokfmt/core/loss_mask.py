@@ -4,13 +4,13 @@
     MASKED_END  2  the separator after it, which was removed, does not count
     BEGINS      4  a document begins with it, in rows that hold several documents
     OTHER       8  its label is another ID; a reader raises an error for it
-    UNENDED    16  a separator after it is lacking, as others of the source have one, and does not count if it is added
+    UNENDED    16  no separator is after it, and one that is added does not count: the data does not train it
     PADDING    32  it fills up a row, and is no content
 
 Formats that store a mask of *labels* describe, at each token, the next token. `beside_samples` shifts their masks by
 one. The separator of an empty sequence has no token before it that could be marked, so it counts. One that is added
-to a document that lacks it, where others have one, does not count: the document may be cut there. Before the first byte
-is written, `commands.convert.losses` counts what marks cannot express.
+to a document with a mask does not count, because no data states it. Before the first byte is written,
+`commands.convert.losses` counts what marks cannot express.
 
 Views, conversions, losses, `--verify` and recipes see marks alone. The encoding of a mask is known only to the reader
 and the writer of a format:
@@ -95,6 +95,13 @@ def separated(marks: Marks, plain: Flags) -> Marks:
     masked = plain[:-1] & ~plain[1:] & (found[:-1] & (MASKED_END | UNENDED) != 0)
     found[1:][masked] = 0
     return found & ~np.uint8(MASKED_END | UNENDED)
+
+
+def unended(marks: Marks, start: int, bounds: Offsets) -> Marks:
+    """Return marks from position `start` on, of sequences with offsets `bounds`, none of which has a separator."""
+    found, ends = marks.copy(), bounds[1:][np.diff(bounds) > 0] - 1 - start
+    found[ends[(ends >= 0) & (ends < len(marks))]] |= UNENDED
+    return found
 
 
 def beside_samples(reader: TokenReader, start: int, stop: int) -> Marks:

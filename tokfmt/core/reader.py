@@ -67,6 +67,7 @@ class Damage(NamedTuple):
     sequences: int | None = None  # lost; None if unknown
     tokens: int | None = None  # lost; None if unknown
     unused: int = 0  # bytes of the files that exist and are not used
+    at_end: bool | None = False  # the lost sequences are the last ones of the file; None if it does not say where
 
     def without_separators(self) -> Damage:
         """Return the same damage without one separator per lost sequence."""
@@ -372,6 +373,7 @@ class TokenReader(Axis):
     inserts_separators: bool = False  # `is_inserted` is True for some positions
     shifted: bool = True  # labels are the next tokens; False if they are the tokens themselves
     is_split: bool = False  # the sequences are those of a stream, whose separators were found when it was opened
+    marks_ends: bool = False  # its marks state whether a separator that is added after a sequence counts
     trimmed: int | None = None  # stored tokens that are left out: separators and padding; None if none ever are
 
     info: Info  # known without a read of tokens

@@ -608,11 +608,11 @@ def place_of(place: PlaceLike) -> Place:
     return LocalPlace(place)
 
 
-def local_path(path: PlaceLike, role: str) -> LocalPlace:
-    """Return the local path of a place, such as "an HDF5 file", for a library that takes only local paths."""
+def local_path(path: PlaceLike, role: str, remedy: str = _READ_REMEDY) -> LocalPlace:
+    """Return the local path of a place, such as "an HDF5 file", for what takes only local paths."""
     place = place_of(path)
     if not isinstance(place, LocalPlace):
-        raise UnsupportedError(place, f"{role} is read from a local path only", remedy=_READ_REMEDY)
+        raise UnsupportedError(place, f"{role} is read from a local path only", remedy=remedy)
     return place
 
 

@@ -189,7 +189,7 @@ def _certain(
         raise error
     there, problems = file.size // dtype.itemsize, list[Problem]()
     lost = max(0, there - int(starts[-1]))
-    damage = (Damage(error.sentence, None, lost, lost * dtype.itemsize),) if lost or index.size % 8 else ()
+    damage = (Damage(error.sentence, None, lost, lost * dtype.itemsize, at_end=True),) if lost or index.size % 8 else ()
     if there < int(starts[-1]):
         problems.append(fatal("TF723", error, is_truncated=True))
     extent = Extent(file, 0, min(there, int(starts[-1])), dtype)

@@ -41,6 +41,7 @@ from tokfmt.core.annotation import (
     reading_width,
     stated_tokens,
     whole_tokens,
+    with_ends,
     written_tokens,
 )
 from tokfmt.core.findings import Audit, Finding, Problem, fatal, noted, raise_fatal
@@ -1026,6 +1027,7 @@ class FlatFormat(Format):
             problems = widths_contradicted(layout.extents[:1], options, layout.starts)
             layout = replace(layout, problems=[*layout.problems, *problems])
         layout = replace(layout, problems=self._of_files(layout))
+        layout = replace(layout, problems=with_ends(layout))
         return self.inspection(self, paths, options, hints, layout)
 
     def _of_files(self, layout: FileLayout) -> Sequence[Problem]:

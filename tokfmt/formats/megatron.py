@@ -775,8 +775,9 @@ def _cut_layout(
     file_layout = _documents(
         extent, starts, [fatal("TF604", what, is_truncated=True)] if short else [], HEADER.part("header", index)
     )
-    lost = max(0, data.size // dtype.itemsize - int(starts[-1]))
-    return replace(file_layout, damage=(Damage(cut.sentence, total - (len(starts) - 1), lost, lost * dtype.itemsize),))
+    unused = max(0, data.size // dtype.itemsize - int(starts[-1]))
+    lost = Damage(cut.sentence, total - (len(starts) - 1), unused, unused * dtype.itemsize, at_end=True)
+    return replace(file_layout, damage=(lost,))
 
 
 def _entries(index: File, columns: Columns, name: str) -> int:

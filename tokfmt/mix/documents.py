@@ -581,6 +581,8 @@ class Documents(TokenReader):
     It is picklable, and threads may share it.
     """
 
+    marks_ends = True
+
     def __init__(
         self,
         file: RecipeFile,

@@ -31,7 +31,7 @@ from tokfmt.mix.documents import Documents, TokenSource, Vocabulary, with_quotas
 from tokfmt.mix.draft import TextRecipe, TextSource, filters_of
 from tokfmt.mix.language import VERSION, RecipeFile, SourceEntry, in_keys, read_recipe
 from tokfmt.mix.samples import CHOOSE_SEPARATOR, Samples, has_labels, separator_of
-from tokfmt.model.readers import dataset_of
+from tokfmt.model.readers import ContentReader, dataset_of
 from tokfmt.source.discover import dataset_at, dataset_paths, find_sources, snapshot
 from tokfmt.source.open import open_datasets
 from tokfmt.source.request import Found, Reading, SourceFiles, SourceRequest, expanded, viewed
@@ -379,6 +379,8 @@ def _token_source(
         _refuse_unclear(parts)
         _refuse_borders(readers, parts, allow_loss)
     masked = _are_masked(readers, parts, allow_loss, stored=stored)
+    if masked and not stored:  # the marks of contents state that separators which are added do not count
+        readers = [one if one.marks_ends else ContentReader(dataset_of(one)) for one in readers]
     separators = sorted({part.separator.eos_id for part in parts if part.separator.eos_id is not None})
     if len(separators) > 1 and file.to_eos is None and file.separates:
         listed = ", ".join(map(str, separators))

@@ -286,6 +286,9 @@ class Samples(TokenReader):
         elif file.to_eos is None and self.after is not None and source.eos_id is None and source.info.sequences:
             count = counted(source.info.sequences, "sequence")
             yield f"it has no separator, so {self.after}, that of the other sources, is put after each of its {count}"
+        if self.after is not None and source.masked and not source.removed and not source.files:
+            count = counted(source.info.sequences, "separator")
+            yield f"{count} {self.after} added to its masks do not count in the loss, as none of its data trains them"
 
     @property
     def shifted(self) -> bool:  # type: ignore[override]

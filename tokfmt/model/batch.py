@@ -128,8 +128,7 @@ class Batch:
     lead: int | None = None  # the same for leads
     # of the slots of the window; None if the dataset has none
     read_marks: Callable[[], NDArray[np.uint8]] | None = None
-    # a sequence without a separator lacks it, as others have one: one that is added does not count in the loss, as
-    # the document may be cut there
+    # a separator that is added to a sequence without one does not count in the loss: no data trains it
     lacking: bool = False
 
     def __len__(self) -> int:
@@ -164,7 +163,7 @@ class Batch:
     def marks(self, target: Boundaries) -> NDArray[np.uint8] | None:
         """Return the marks of the tokens that `laid_out` returns; None if the dataset has none.
 
-        Added leads count in the loss, and so do added separators, but behind a token whose mark says otherwise.
+        Added leads count in the loss. Added separators do not if the sequences are `lacking`, or a mark says so.
         """
         return None if self.read_marks is None else self.laid_out_marks(target, self.read_marks())
 

@@ -105,7 +105,7 @@ class Dataset:
                 separator=separator,
                 lead=lead,
                 read_marks=None if self.marks is None else _MarksOf(self.marks, self.spans, batch),
-                lacking=self.spans.ending is not None and not self.gap.alone,
+                lacking=not self.gap.alone and not any(reader.marks_ends for reader in self.axis.readers()),
             )
 
     def slots(self) -> Slots:

@@ -173,6 +173,8 @@ def is_unfinished(reader: TokenReader) -> bool:
 class ContentReader(_Reader):
     """A reader of the contents of a dataset, without separators and leads."""
 
+    marks_ends = True
+
     def __init__(self, dataset: Dataset, info: Info | None = None) -> None:
         """Lay out the contents alone. Its facts are `info` (default: those of the reader that it is of, or none)."""
         super().__init__(dataset, Boundaries(), even=dataset.gap.even)

@@ -31,7 +31,7 @@ class View(TokenReader):
 
     def __init__(self, source: TokenReader, info: Info | None = None) -> None:
         """Hold the source, and `info` of this axis if it differs from that of the source."""
-        self.source, self.info = source, info or source.info
+        self.source, self.info, self.marks_ends = source, info or source.info, source.marks_ends
 
     def tokens(self, start: int, stop: int) -> Tokens:
         return self.source.tokens(start, stop)

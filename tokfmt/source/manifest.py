@@ -483,7 +483,8 @@ def shrunk(dataset: SourceFiles, manifest: Manifest) -> Damage | None:
     facts = "; ".join(
         f"expected {grouped(stated)} {quantity}, found {found:,}" for quantity, stated, found in differences
     )
-    return Damage(f"{printable(dataset.path)}: its manifest {printable(manifest.path.name)} states more: {facts}")
+    what = f"{printable(dataset.path)}: its manifest {printable(manifest.path.name)} states more: {facts}"
+    return Damage(what, at_end=None)
 
 
 def describes(manifest: Manifest, format_: Format, path: Place) -> bool:

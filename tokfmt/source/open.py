@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -200,10 +200,21 @@ def find_one(request: SourceRequest, listing: Listing | None = None) -> Sequence
     return group
 
 
-def advise_partial(error: FormatError, request: SourceRequest) -> None:
+@contextmanager
+def advising(request: SourceRequest) -> Iterator[None]:
+    """Advise the command that reads a damaged source in part, in errors of one that does not."""
+    try:
+        yield
+    except FormatError as error:
+        advise_partial(error, request, "tokfmt convert SRC DST ")
+        raise
+
+
+def advise_partial(error: FormatError, request: SourceRequest, command: str = "") -> None:
     """Add --allow-partial to the remedy of an error of a damaged source, if that can save a sequence.
 
-    If only the separator shows where sequences end, and it is not known, the remedy names --eos too.
+    The option is one of `command`, which ends with a space; "" if it is the command of the user. If only the separator
+    shows where sequences end, and it is not known, the remedy names --eos too.
     """
     if request.allow_partial or isinstance(error, NO_DAMAGE) or "--allow-partial" in (error.remedy or ""):
         return
@@ -214,10 +225,10 @@ def advise_partial(error: FormatError, request: SourceRequest) -> None:
             asked, reading = replace(request, allow_partial=True), Reading(as_stored=True, reads_ends=False)
             try:
                 if _saves(open_dataset(asked, reading, group)):
-                    error.advise("--allow-partial saves the complete sequences")
+                    error.advise(f"{command}--allow-partial saves the complete sequences")
             except FormatError as unsaved:
                 if "add --eos ID" in (unsaved.remedy or ""):
-                    error.advise("--allow-partial --eos ID saves the complete documents")
+                    error.advise(f"{command}--allow-partial --eos ID saves the complete documents")
 
 
 def _is_of(dataset: SourceFiles, file: Place) -> bool:

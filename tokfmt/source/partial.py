@@ -32,6 +32,8 @@ class PartialSource(TypedDict):
         tokens: The number of saved tokens; None for records.
         lost_sequences: The number of lost sequences; None if neither an index nor a manifest states it.
         lost_tokens: The number of lost tokens; None if neither an index nor a manifest states it.
+        lost_between: The first and the last sequence of the source that are lost; None if it is not known which are, or
+            if others between them are saved.
         unused: The bytes of the source that are not used.
         reasons: The damage, in words.
     """
@@ -41,6 +43,7 @@ class PartialSource(TypedDict):
     tokens: int | None
     lost_sequences: int | None
     lost_tokens: int | None
+    lost_between: tuple[int, int] | None
     unused: int
     reasons: list[str]
 
@@ -53,6 +56,7 @@ class Partial(NamedTuple):
     tokens: int | None
     lost_sequences: int | None
     lost_tokens: int | None
+    lost_between: tuple[int, int] | None
     unused: int
     reasons: tuple[str, ...]
 
@@ -73,6 +77,9 @@ class Partial(NamedTuple):
             parts.append("the number of lost sequences is not known")
         elif self.lost_tokens is not None:
             parts.append(f"{counted(self.lost_tokens, 'token')} lost")
+        if self.lost_between is not None:
+            first, last = self.lost_between
+            parts.append(f"sequences {first:,} to {last:,} lost" if last > first else f"sequence {first:,} lost")
         if self.unused:
             parts.append(f"{counted(self.unused, 'byte')} not used")
         reasons = "; ".join(self.reasons[:_REASONS])
@@ -99,7 +106,8 @@ def readable(stored: TokenReader) -> tuple[TokenReader, tuple[Damage, ...]]:
     complete = _chosen(stored, good)
     lost, tokens = count - complete.info.sequences, stored.info.tokens - complete.info.tokens
     reasons = list(dict.fromkeys(error.sentence for error in errors))
-    return complete, (Damage(reasons[0], lost, tokens), *(Damage(reason, 0, 0) for reason in reasons[1:]))
+    damage = Damage(reasons[0], lost, tokens, at_end=isinstance(complete, Slice))
+    return complete, (damage, *(Damage(reason, 0, 0) for reason in reasons[1:]))
 
 
 def before_gap(stored: TokenReader) -> tuple[TokenReader, tuple[Damage, ...]]:
@@ -121,7 +129,7 @@ def before_gap(stored: TokenReader) -> tuple[TokenReader, tuple[Damage, ...]]:
         return stored, ()
     complete = Slice(stored, 0, first := int(numbers[others[0]]))
     what = f"documents from {first:,} on do not end with {ends[0]}, as all before: bytes are missing in front of them"
-    return complete, (Damage(what, info.sequences - first, info.tokens - complete.info.tokens),)
+    return complete, (Damage(what, info.sequences - first, info.tokens - complete.info.tokens, at_end=True),)
 
 
 def _chosen(stored: TokenReader, good: NDArray[np.bool_]) -> TokenReader:
@@ -170,7 +178,7 @@ def _beginning(stored: TokenReader) -> tuple[TokenReader, tuple[Damage, ...]]:
             good, bad = (good, middle) if _failure(stored, a, middle) is not None else (middle, bad)
         if _failure(stored, a, bad) is None:
             good = bad
-        return Leading(stored, good), (Damage(error.sentence, None, stored.info.tokens - good),)
+        return Leading(stored, good), (Damage(error.sentence, None, stored.info.tokens - good, at_end=True),)
     return stored, ()
 
 
@@ -188,7 +196,8 @@ def closed(stored: TokenReader, split: TokenReader, eos_id: int) -> tuple[TokenR
         return split, None
     complete = Slice(split, first, max(first, last))
     lost = info.tokens - complete.info.tokens
-    return complete, Damage(f"no separator {eos_id} closes the last sequence, which may be cut", None, lost)
+    what = f"no separator {eos_id} closes the last sequence, which may be cut"
+    return complete, Damage(what, None, lost, at_end=not first)
 
 
 def partial_of(
@@ -206,11 +215,14 @@ def partial_of(
         nothing = f"no {word} of it is certain to be complete"
         raise TruncatedError(path, f"{nothing}: {'; '.join(reasons[:_REASONS])}", remedy="Copy it again")
     if isinstance(reader, RecordReader):
-        return Partial(named, None, None, None, None, unused, reasons)
+        return Partial(named, None, None, None, None, None, unused, reasons)
     saved = (reader.info.sequences, reader.info.tokens)
     sequences = _lost(saved[0], [one.sequences for one in damage], counts.get("sequences"))
     tokens = _lost(saved[1], [one.tokens for one in damage], counts.get("tokens"))
-    return Partial(named, *saved, sequences, tokens, unused, reasons)
+    where = {one.at_end for one in damage if one.sequences != 0} - {None}
+    is_tail = where == {True} and not others and not path.is_dir()
+    between = (saved[0], saved[0] + sequences - 1) if is_tail and sequences else None
+    return Partial(named, *saved, sequences, tokens, between, unused, reasons)
 
 
 def _lost(saved: int, counts: Sequence[int | None], whole: object) -> int | None:

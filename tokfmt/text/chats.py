@@ -42,7 +42,7 @@ from xxhash import xxh3_128_hexdigest
 
 from tokfmt.core.chats import CHATS, COMPLETION, PAIR, PROMPT, ChatTemplateError, texts_of_message
 from tokfmt.core.format import Encoded, Encoder
-from tokfmt.core.loss_mask import TARGET
+from tokfmt.core.loss_mask import TARGET, UNENDED
 from tokfmt.core.ragged import Ragged
 from tokfmt.text.decoding import Content
 from tokfmt.text.engine import reference_engine
@@ -219,6 +219,8 @@ class ChatEncoder(Encoder):
                 if not answer["text"][closed:stop].strip():
                     inside = inside[inside <= ends[-1]]
             marks[inside] = TARGET
+        if self.template is not None:  # a template writes what ends a chat
+            marks[-1:] |= UNENDED
         return marks
 
 

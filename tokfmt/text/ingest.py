@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from tokfmt.base.seeds import DRAWN, draws
 from tokfmt.core.chats import ChatTemplateError
 from tokfmt.core.format import Encoded, Encoder
-from tokfmt.core.loss_mask import TARGET
+from tokfmt.core.loss_mask import TARGET, unended
 from tokfmt.core.output import whole
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of
 from tokfmt.core.reader import U32, Info, Layout, PaddingCounts, TokenReader, check_interval, largest_id, windows
@@ -387,7 +387,7 @@ def _encoded(job: Ingestion, batch: RecordBatch) -> Encoded:
     if ids.dtype != U32 and len(ids) and (int(ids.min()) < 0 or int(ids.max()) > _LARGEST_ID):
         at = int(np.argmax((ids < 0) | (ids > _LARGEST_ID)))
         raise TokenRangeError("records of ids", int(ids[at]), _LARGEST_ID, at, "Ids of records have at most 32 bits")
-    return Encoded(batch.ragged, batch.marks)
+    return Encoded(batch.ragged, None if batch.marks is None else unended(batch.marks, 0, batch.ragged.offsets))
 
 
 class ChatCounts(NamedTuple):
@@ -399,7 +399,7 @@ class ChatCounts(NamedTuple):
     @staticmethod
     def of(roles: Mapping[str, int], marks: NDArray[np.uint8] | None) -> ChatCounts:
         """Return the counts of messages and of their marks."""
-        return ChatCounts(roles, 0 if marks is None or not roles else int(np.count_nonzero(marks)))
+        return ChatCounts(roles, 0 if marks is None or not roles else int(np.count_nonzero(marks & TARGET)))
 
     def __add__(self, more: object) -> ChatCounts:
         if not isinstance(more, ChatCounts):
@@ -450,6 +450,8 @@ def shard_path(home: Path, number: int) -> Path:
 
 class ShardReader(TokenReader):
     """Read all shards of an ingestion in the order of their blocks. Keeps 8 bytes per sequence."""
+
+    marks_ends = True  # no separator is among the tokens of texts
 
     def __init__(self, shards: Sequence[Shard], blocks: Sequence[Block] = ()) -> None:
         """Open the shards; `blocks` are their blocks by number, from which a caller derives the files of origin."""

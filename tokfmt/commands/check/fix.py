@@ -94,6 +94,7 @@ def fix(
 
 
 Saved = Literal["", "whole", "part", "unknown"]
+_SAVE = "tokfmt convert SRC DST --allow-partial writes what is complete; else download it"
 _ASKED_BYTES = 1 << 30  # a dataset of at most this size is read to answer what can be saved of it
 
 
@@ -126,7 +127,7 @@ def _plan(report: CheckReport, dataset: SourceFiles, request: CheckRequest) -> _
     errors = {finding.code for finding in report.findings if finding.severity == "error"}
     hopeless = sorted(errors - repairs.keys())
     chosen = {code: repairs[code] for code in sorted(report.counts) if code in repairs and not hopeless}
-    path = local_path(report.path, "a dataset to repair")
+    path = local_path(report.path, "a dataset to repair", _SAVE)
     source, _ = found_as_written(dataset, request.source)  # the copy has no manifest
     written = {name: value for name, value in source.options.items() if name not in request.source.options}
     patch = next((repair.patch for repair in repairs.values()), None)

@@ -44,7 +44,7 @@ from tokfmt.files.place import Place, place_of
 from tokfmt.run.progress import Progress
 from tokfmt.source.discover import format_of
 from tokfmt.source.ingest import encoded, encoder_of, tokenized
-from tokfmt.source.open import find_one, open_dataset
+from tokfmt.source.open import advising, find_one, open_dataset
 from tokfmt.source.request import Reading, Selection, SourceRequest, needed, parse_selection, selection_words, viewed
 from tokfmt.source.stored import Separator, Source, manifest_tokenizer, tokenizer_note, tokenizer_of
 from tokfmt.text.decoding import DecodeError, TextDecoder, VocabularyDecoder
@@ -156,7 +156,8 @@ def show(
 
     def opened(every_end: bool) -> Source:
         asked, few = replace(request, every_end=every_end), query is None and not of_groups
-        return open_dataset(asked, Reading(handle, None, progress, max_sequences=most, few_sequences=few))
+        with advising(request):
+            return open_dataset(asked, Reading(handle, None, progress, max_sequences=most, few_sequences=few))
 
     source = opened(of_groups or isinstance(plain, (LengthQuery, SameQuery)))  # These read few tokens.
     reader = source.reader

@@ -230,7 +230,8 @@ class GroupLayout:
         certain: Offsets = np.concatenate([np.empty(0, np.uint64), *read]).view(np.int64)
         if not len(certain) or certain[0] or (np.diff(certain) < 0).any() or certain[-1] > total:
             raise failure
-        return certain, (Damage(failure.sentence, count - len(certain), total - int(certain[-1])),)
+        lost = Damage(failure.sentence, count - len(certain), total - int(certain[-1]), at_end=True)
+        return certain, (lost,)
 
 
 def _starts_errors(starts: Array, total: int, out: Offsets) -> Iterator[FormatError]:

@@ -115,7 +115,8 @@ def _stream_of(file: File, header: Header, options: ReadOptions, damage: FormatE
     width = header.width or options.width or 0
     there = min(header.length, file.size - header.size)
     extent = Extent(file, header.size, there // width, token_dtype(width, big=header.big))
-    lost = () if damage is None else (Damage(damage.sentence, None, (header.length - there) // width, there % width),)
+    missing = (header.length - there) // width
+    lost = () if damage is None else (Damage(damage.sentence, None, missing, there % width, at_end=True),)
     return FileLayout(extents=[extent], separators=Separators.BETWEEN, extras=_facts(header, width), damage=lost)
 
 
@@ -237,8 +238,9 @@ def examine_partly(file: File, options: ReadOptions, eos_id: int | None) -> File
     problems = [*_of_lengths(pack, index), *_of_offsets(pack, index)]
     if index.total > header.length or any(problem.is_fatal for problem in problems):
         raise damage
-    lost = header.length - index.total
-    return replace(pack.file_layout(problems), damage=(Damage(damage.sentence, None, lost // width, lost),))
+    missing = header.length - index.total
+    lost = Damage(damage.sentence, None, missing // width, missing, at_end=True)
+    return replace(pack.file_layout(problems), damage=(lost,))
 
 
 def _assembled(file: File, head: bytes, layout: str) -> tuple[Header, Index]:
