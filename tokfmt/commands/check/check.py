@@ -349,7 +349,7 @@ class _Checking:
         self.result.remark(source.remarks)
         yield from metadata_findings(source)
         yield from stored_count_findings(dataset, source)
-        yield from self._content(source.reader)
+        yield from self._content(source)
         source.reader.close()
 
     def _own(self, dataset: SourceFiles, options: Any) -> Iterator[Finding]:
@@ -426,19 +426,19 @@ class _Checking:
             return opened(None, handle)
         return source
 
-    def _content(self, reader: TokenReader | RecordReader) -> Iterator[Finding]:
-        """Report what the facts of a reader show of its content."""
+    def _content(self, source: Source) -> Iterator[Finding]:
+        """Report what the facts of a reader, and its last IDs, show of its content."""
+        reader = source.reader
         if "TF919" not in self.result.counts:  # an empty file says more
             yield from empty_findings(self.path, reader)
         if not isinstance(reader, RecordReader):
             yield from width_findings(self.path, reader)
-            if not self.deep or reader.is_split:
+            if not source.format.is_computed and (not self.deep or reader.is_split):
                 yield from self._new(tail_findings(self.path, reader))
 
     def _of_source(self, dataset: SourceFiles, source: Source) -> Iterator[Finding]:
-        reader = source.reader
         self.result.remark(() if self.result.errors else source.remarks)
-        yield from self._content(reader)
+        yield from self._content(source)
         if source.stored_ids is None or not self.deep:
             yield from self._of_content(dataset, source)
             return
@@ -469,7 +469,8 @@ class _Checking:
             yield from self._new(missing_findings(self.path, source))
             self.result.sequences, self.result.tokens = info.sequences, info.tokens
             vocabulary = None if self.handle is None else Vocabulary(reader, self.handle, self.jobs)
-            wanted = (Counted.of(reader), Endings.of(source), Zeros.of(reader)) if self.deep else ()
+            zeros = None if source.format.is_computed else Zeros.of(reader)  # samples are padded
+            wanted = (Counted.of(reader), Endings.of(source), zeros) if self.deep else ()
             searches = [search for search in wanted if search is not None]
             yield from self._new(unfinished_findings(self.path, reader))
             yield from doubled_findings(self.path, reader)
