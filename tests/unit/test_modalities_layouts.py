@@ -157,6 +157,25 @@ def test_an_entry_without_tokens_at_a_wrong_offset_is_misplaced(tmp_path):
 # what is read is right or refused
 
 
+@pytest.mark.parametrize(("entry", "more"), [(0, 2), (7, 4), (7, 12), (7, -4), (38, 2)])
+def test_the_entry_whose_length_is_wrong_is_named_where_it_is(tmp_path, entry, more):
+    """The others end where the next one begins."""
+    documents = [list(range(1, 4 + k % 9)) for k in range(40)]
+    lengths = [2 * len(one) for one in documents]
+    starts = [sum(lengths[:k]) for k in range(40)]
+    changed = [length + more * (k == entry) for k, length in enumerate(lengths)]
+    tokens = np.concatenate(documents).astype("<u2").tobytes()
+    index = pickle.dumps(list(zip(starts, changed, strict=True)))
+    path = tmp_path / "x.pbin"
+    path.write_bytes(struct.pack("<QI", len(tokens), 2) + tokens + index)
+    (finding,) = [one for one in tokfmt.check(path)[0].findings if one.severity == "error"]
+    sections = FORMAT.inspect([path], ReadOptions(), Hints()).sections()
+    (wrong,) = [one for one in next(s for s in sections if s.title == "index").fields(0, 40) if one.wrong]
+    assert (finding.code, finding.offset) == ("TF102", wrong.offset)
+    assert wrong.name == f"entry {entry}" and f"entry {entry}" in finding.message
+    assert f"length {lengths[entry] + more}" in wrong.value
+
+
 def test_one_changed_byte_never_changes_what_is_read_by_much(made):
     """Any byte of header or index may change: the documents are the same, or there is an error, or the width is another."""
     whole = struct.pack("<QI", 30, 2) + data(DOCUMENTS, "<H") + index(DOCUMENTS, 2)

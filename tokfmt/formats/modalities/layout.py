@@ -292,14 +292,14 @@ def announces(file: File, header: Header) -> bool:
 
 
 def _disagreement(file: File, header: Header, index: Index) -> CorruptError:
-    return CorruptError(
-        file.path,
-        "the lengths in the index do not add up to the data section",
-        offset=index.start,
-        expected=f"{header.length:,} bytes",
-        found=index.total,
-        remedy="The index is damaged or belongs to another file; write it again",
-    )
+    """Return the error of an index whose lengths have another sum than the data, with the entry that contradicts."""
+    what, wrong = "the lengths in the index do not add up to the data section", index.odd or index.shifted
+    at, expected, found = index.start, f"{header.length:,} bytes", index.total
+    if wrong is not None and wrong.entry and not index.constant and not index.reordered:
+        what = f"{what}: index entry {wrong.entry - 1:,}"
+        at = index.position(file, wrong.entry - 1)
+        expected, found = f"an end at offset {wrong.found:,}, where the next begins", wrong.expected
+    return CorruptError(file.path, what, offset=at, expected=expected, found=found, remedy=_DAMAGED)
 
 
 def _damaged(head: bytes, index: Index, layout: str) -> Header | None:

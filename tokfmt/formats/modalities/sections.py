@@ -153,6 +153,9 @@ class _Parts:
         header, start = self.bounds
         stop = self.file.read(self.file.size - 1, 1)
         data, total, jump = start - header.size, self.table.total, self.table.jump
+        where = "agree with the lengths"
+        if jump is not None:
+            where = f"wrong from entry {jump:,} on" if total == data else f"contradict the length of entry {jump - 1:,}"
         return [
             Field(
                 "end of the pickle",
@@ -167,8 +170,8 @@ class _Parts:
                 "offsets",
                 None,
                 0,
-                "agree with the lengths" if jump is None else f"wrong from entry {jump:,} on",
-                "" if jump is None else "it does not begin where the one before it ends",
+                where,
+                "" if jump is None else "an entry does not begin where the one before it ends",
                 wrong=jump is not None,
             ),
             Field(
@@ -205,14 +208,19 @@ class _Index:
         return self.table.count + (self.table.error is not None)
 
     def fields(self, first: int, last: int) -> list[Field]:
-        some = self.table.read(first, last)
+        some = np.stack(self.table.read(first, last + 1), axis=1).tolist()
         header, start = self.pack.bounds
         width, base = self.pack.width, self.pack.base
         data = start - header.size
-        fields = []
-        for k, (offset, length, position, before) in enumerate(np.stack(some, axis=1).tolist()):
+        fields, nexts = [], dict(enumerate(offset for offset, *_ in some[1:]))
+        is_damaged = self.table.total != data  # by a wrong length, so that offsets tell where documents are
+        for k, (offset, length, position, added) in enumerate(some[: last - first]):
+            before = offset - base if is_damaged else added
             meaning = f"tokens {before // width:,} to {(before + length) // width - 1:,}"
-            if wrong := _wrong(offset, length, before + base, (before, data, width)):
+            wrong = _wrong(offset, length, before + base, (before, data, width))
+            if is_damaged and offset + length != nexts.get(k, offset + length):
+                wrong = f"ends at {offset + length:,}, but the next one begins at {nexts[k]:,}"
+            if wrong:
                 meaning = wrong
             fields.append(
                 Field(
