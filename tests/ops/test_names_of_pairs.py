@@ -4,7 +4,7 @@ import pytest
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.errors import FormatError
+from tokfmt.errors import FormatError, SeparatorUnknownError
 
 SOURCE, EOS = FIXTURES / "modalities" / "D_2byte_gpt2.pbin", 50256
 
@@ -58,3 +58,43 @@ def test_a_pattern_of_pairs_has_no_index_of_another_format(pairs):
     (pairs / "in" / "shard-000.tar").write_bytes(b"")
     (pairs / "in" / "shard-000.idx").write_text("0 512\n")  # as wds2idx writes one
     assert tokfmt.stats(pairs / "in/*.bin").total.sequences == 27
+
+
+@pytest.mark.parametrize(
+    ("names", "times"),
+    [
+        (["in/part_0_text_document", "in/part_0_text_document.bin"], 2),
+        (["in/part_0_text_document.bin"] * 3, 3),
+        (["in/part_0*", "in/part_*.bin"], 2),
+        (["in", "in/part_0_text_document"], 2),
+        (["in/part_0_text_document", "link.bin"], 2),
+        (["in/part_0_text_document", "in/part_1_text_document.bin"], 1),
+    ],
+)
+def test_a_file_that_several_sources_name_is_reported(pairs, names, times):
+    for suffix in (".bin", ".idx"):
+        (pairs / f"link{suffix}").symlink_to(pairs / "in" / f"part_0_text_document{suffix}")
+    paths = [pairs / name for name in names]
+    done = tokfmt.convert(paths, pairs / "out.pbin", eos=EOS, ignore_manifest=True)
+    said = [note for note in done.notes if f"read {times} times" in note]
+    assert [("part_0_text_document.bin" in note) for note in said] == ([True] if times > 1 else [])
+
+
+def test_what_is_not_removed_is_not_kept_without_a_separator(tmp_path):
+    """One of several files has no separators; it gets that of the others, and no note contradicts the counts."""
+    (tmp_path / "in").mkdir()
+    ids = [[[7, 8], [9]], [[7], [8, 9]], [[5], [6]]]
+    for k, rows in enumerate(ids):
+        lines = "".join(f'{{"input_ids": {[*row, *([EOS] if k != 1 else [])]}}}\n' * 5 for row in rows)
+        (tmp_path / "rows.jsonl").write_text(lines)
+        tokfmt.convert(tmp_path / "rows.jsonl", tmp_path / "in" / f"p{k}.bin", to_format="megatron", eos="none")
+        (tmp_path / "in" / f"p{k}.bin.tokfmt.json").unlink()
+    done = tokfmt.convert(tmp_path / "in" / "*", tmp_path / "out.bin", to_format="megatron")
+    assert (done.separators["kept"], done.separators["added"]) == (20, 10)
+    (note,) = [note for note in done.notes if str(EOS) in note]  # once for both files
+    assert "p0.bin" in note
+    assert "p2.bin" in note
+    assert not any("kept" in note for note in done.notes)
+    with pytest.raises(SeparatorUnknownError) as caught:
+        tokfmt.convert(tmp_path / "in", tmp_path / "other.bin", to_format="megatron")
+    assert "in/*" in caught.value.remedy

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -99,15 +100,23 @@ def open_datasets(
             ]
         for before, after in pairwise(sources):
             _check_apart(before, after)
+    noted = list(_repeated(files)) if len(files) > 1 else []
     if len(sources) > 1:
         paths = [path for source in sources for path in source.paths]
         format_ = sources[0].format
-        noted = (
-            *notes_on_shards(paths, numbered=format_.numbers_files),
-            *notes_on_splits(paths, titled=format_.names_are_titles),
-        )
-        sources[0] = sources[0]._replace(notes=(*sources[0].notes, *noted))
+        noted += notes_on_shards(paths, numbered=format_.numbers_files)
+        noted += notes_on_splits(paths, titled=format_.names_are_titles)
+    sources[0] = sources[0]._replace(notes=(*sources[0].notes, *noted))
     return sources
+
+
+def _repeated(datasets: Sequence[SourceFiles]) -> Iterator[str]:
+    """Yield a note on files that several sources name, under whatever names."""
+    read = [{one.format.canonical(file.real()) for file in one.files or (one.path,)} for one in datasets]
+    again = [(file, count) for file, count in Counter(chain.from_iterable(read)).items() if count > 1]
+    for file, count in again[:1]:
+        more = f", and so are {len(again) - 1:,} more files" if len(again) > 1 else ""
+        yield f"{printable(file.name)} is read {count:,} times{more}, because sources overlap"
 
 
 def open_dataset(

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 _SOME = 1 << 16  # tokens that show a wrong byte order, or a separator
 _NAMED = 5  # sources that a message names
 _OTHERWISE = "was made with another tokenizer, by its manifest"
-_KEPT = "no separator known; sequences are kept as stored. --eos ID removes one from their ends"
+_KEPT = "no separator known, so none is removed from the ends of sequences. --eos ID removes one"
 GIVEN, NO_SEPARATOR = "--eos", "--eos none"
 """The source of a separator that the user gives, and of the statement that there is none."""
 

@@ -227,11 +227,7 @@ def _with_separator(request: Request, inputs: Inputs, destination: Destination) 
             _refuse_selection_of_none(request.select, sources)
         if not inputs.holds_something:
             return replace(destination, separator=sources[0].separator)
-        tokenizer, why, remedy = inputs.tokenizer, error.why, f"{name_separator(inputs.tokenizer)}, or {error.ways}"
-        if tokenizer is not None and all(source.reader.info.is_text for source in sources):  # It makes all IDs.
-            why = f"{destination.format.name} stores a separator beside sequences, and the tokenizer "
-            why += f"{printable(tokenizer.name)} states no EOS"
-            remedy = f"{name_separator(tokenizer, '--to-eos')}, or {error.ways}" if tokenizer.ends else error.ways
+        why, remedy = _missing_separator(inputs, destination, error)
         raise SeparatorUnknownError(request.destination, why, remedy) from error
     if eos_id is None and (traits.needs_eos or to_eos == "none"):  # An index marks the sequences.
         traits = replace(traits, separators=Separators.NONE, keeps_separators=False)
@@ -244,6 +240,20 @@ def _with_separator(request: Request, inputs: Inputs, destination: Destination) 
     if len(sources) > 1 and separator.inferred:
         separator = separator._replace(source=f"in {printable(source.paths[0].name)} {separator.source}")
     return replace(destination, traits=traits, separator=separator)
+
+
+def _missing_separator(inputs: Inputs, destination: Destination, error: SeparatorNeededError) -> tuple[str, str]:
+    """Return why a separator is missing, and the remedy."""
+    tokenizer, why, remedy = inputs.tokenizer, error.why, f"{name_separator(inputs.tokenizer)}, or {error.ways}"
+    if tokenizer is not None and all(source.reader.info.is_text for source in inputs.sources):  # It makes all IDs.
+        why = f"{destination.format.name} stores a separator beside sequences, and the tokenizer "
+        why += f"{printable(tokenizer.name)} states no EOS"
+        remedy = f"{name_separator(tokenizer, '--to-eos')}, or {error.ways}" if tokenizer.ends else error.ways
+    for one in inputs.files:
+        if one.path.is_dir() and len({one.format.canonical(file) for file in one.files}) > 1:
+            remedy += f". If its files have different separators, name them: '{printable(one.path)}/*'"
+            break
+    return why, remedy
 
 
 def _gap_of(source: Source) -> Gap:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
 
 
-_NOTES = 20  # number of notes on sources that are reported one by one
+_NOTES, _NAMED = 20, 3  # notes on sources that are reported, and other sources that one names
 
 OpenedSources = tuple[Sequence[Source], TokenReader]
 """Sources that are open already, and the axis over them that is written instead of all their sequences."""
@@ -182,15 +182,18 @@ def _named_tokenizer(sources: Sequence[Source], tokenizer: TokenizerHandle | Non
 
 def _pass_on(sources: Sequence[Source], notes: Notes) -> None:
     """Add the notes on the sources, except those on losses, which the result has."""
-    remarks = [
-        (source.paths[0], note)
-        for source in sources
-        for note in source.notes
-        if note.removeprefix("left out: ") not in source.left_out and note not in source.accepted
-    ]
-    for path, note in remarks[:_NOTES]:
+    remarks = dict[str, list[tuple[Place, str]]]()
+    for source in sources:
+        for note in source.notes:
+            if note.removeprefix("left out: ") not in source.left_out and note not in source.accepted:
+                separator = source.separator
+                same = separator.doubt or str(separator.eos_id) if note in separator.guess else note
+                remarks.setdefault(same, []).append((source.paths[0], note))
+    for (path, note), *others in list(remarks.values())[:_NOTES]:
         own = path.name if note.startswith((f"{path.name}: ", f"{path.name} ")) else ""
-        notes.add(f"{path}{note.removeprefix(own)}" if own else f"{path}: {note}")
+        more = f" and {len(others) - _NAMED:,} more" if len(others) > _NAMED else ""
+        also = f". The same: {', '.join(other.name for other, _ in others[:_NAMED])}{more}" if others else ""
+        notes.add((f"{path}{note.removeprefix(own)}" if own else f"{path}: {note}") + also)
     if len(remarks) > _NOTES:
         notes.add(f"{len(remarks) - _NOTES:,} more notes of this kind on the other sources")
 
