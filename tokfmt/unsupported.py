@@ -170,7 +170,7 @@ _DIRECTORIES = [
     (r".*\.fast_llm_dataset", "a dataset of Fast-LLM", _LINES),
     (r".*\.mindrecord\d*", "a directory of MindRecord files of MindSpore", _MIND),
     (r".*\.bin", "a directory of .bin files",
-     "--from stage1 reads a directory of stage1_block_NNNN.bin; name others one by one, which convert joins"),
+     "--from stage1 reads stage1_block_NNNN.bin. If they are others, name one, and the error states how to read it"),
 ]  # fmt: skip
 """Kinds of directories: patterns, between spaces, of names that are all in them; what they are; what to do."""
 

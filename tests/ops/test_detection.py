@@ -17,7 +17,7 @@ from paths import FIXTURES, ROOT, golden
 
 import tokfmt
 from tokfmt.core.ragged import Ragged
-from tokfmt.errors import AmbiguousFormatError, FormatError, OptionError, TokfmtError, UnknownFormatError
+from tokfmt.errors import AmbiguousFormatError, CorruptError, FormatError, OptionError, TokfmtError, UnknownFormatError
 from tokfmt.testing import write
 
 PACKS = sorted(p for p in (FIXTURES / "modalities").glob("**/*.pbin") if "P0" not in p.name)
@@ -358,3 +358,20 @@ def test_the_error_of_folders_of_splits_names_options_that_work(folder, tmp_path
     assert tokfmt.info(tmp_path / "d" / example).sequences == 1
     tokfmt.convert(tmp_path / "d", tmp_path / "o.jsonl", recursive=True, split="train")
     assert json.loads((tmp_path / "o.jsonl").read_text())["input_ids"] == [5]
+
+
+@pytest.mark.parametrize("size", [7, 50, 400])
+@pytest.mark.parametrize(("name", "to_format"), [("x.bin", "nanogpt"), ("x.bin", "stage1"), ("x.npy", "olmo")])
+def test_a_cut_file_without_a_header_is_what_its_manifest_states(tmp_path, name, to_format, size):
+    path = tmp_path / name
+    tokfmt.convert(FIXTURES / "modalities" / "D_2byte_gpt2.pbin", path, to_format=to_format, eos=50256, select="0:9")
+    with open(path, "r+b") as file:
+        file.truncate(size)
+    (report,) = tokfmt.check(path)
+    assert report.format == to_format
+    assert "TF911" in {finding.code for finding in report.findings}
+    with pytest.raises(CorruptError, match=r"\.tokfmt\.json"):
+        tokfmt.info(path)
+    path.unlink()
+    with pytest.raises(FormatError, match="no such file"):
+        tokfmt.info(path)

@@ -10,6 +10,7 @@ from paths import FIXTURES
 from schemas import validate
 
 import tokfmt
+from tokfmt.errors import UnknownFormatError
 
 BOS, EOS = 9000, 9001
 
@@ -152,3 +153,19 @@ def test_expectations_on_the_ends_and_the_vocabulary(forty):
     assert [(one.path, one.expected.key) for one in report.unmet] == [(str(bad), "first_id")]
     assert [one.first_id for one in report.datasets] == [BOS, None]
     assert tokfmt.stats(good, expect="vocabulary_used >= 0.99", vocab_size=9002).unmet
+
+
+def test_files_that_look_like_data_are_named(tmp_path):
+    """A raw stream is no dataset until its format is named; files of other kinds are only counted."""
+    (tmp_path / "docs.jsonl").write_text('{"text": "a"}\n')
+    np.arange(5, 500, dtype="<u2").tofile(tmp_path / "raw.bin")
+    (tmp_path / "table.csv").write_text("a,b\n1,2\n3,4\n")
+    found = tokfmt.fleet(tmp_path, recursive=True)
+    assert found.other_files == 2
+    (raw,) = found.unidentified
+    assert raw.path == str(tmp_path / "raw.bin")
+    assert "--from array" in raw.message
+    assert str(tmp_path / "raw.bin") in commands.run("info", tmp_path, "--recursive", check=0).stdout
+    (tmp_path / "docs.jsonl").unlink()
+    with pytest.raises(UnknownFormatError, match=r"raw\.bin.*--from array"):  # rather than that there is none
+        tokfmt.fleet(tmp_path, recursive=True)

@@ -212,6 +212,15 @@ def test_evidence_for_uint16_is_reported(tmp_path):
         detect(path)
 
 
+@pytest.mark.parametrize("count", [1, 40_000, 65_749, 262_144])
+def test_no_token_of_a_raw_stream_is_counted_twice(tmp_path, count):
+    """Files of up to eight pieces are looked at wholly."""
+    path = tmp_path / "tokens.bin"
+    np.random.default_rng(count).integers(0, 60_000, count).astype("<u2").tofile(path)
+    with pytest.raises(UnknownFormatError, match=rf"largest of {count:,} looked at"):
+        detect(path)
+
+
 def test_a_header_of_another_magic_number_is_not_read_as_tokens(tmp_path):
     """Under any name; and the command that the refusal names reads what follows the header."""
     for name in ("x.bin", "train.bin", "val.bin"):

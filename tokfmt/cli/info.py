@@ -152,6 +152,8 @@ def _print_fleet(found: Fleet, below: str) -> None:
         click.echo(printable(f"{usual}, but not in {', '.join(others[:_NAMED])}{more}"))
     if found.other_files:
         click.echo(f"{counted(found.other_files, 'other file')} below")
+    for other in found.unidentified[:_NAMED]:
+        click.echo(f"not identified: {printable(other.message)}")
     for failed in found.errors:
         click.echo(f"tokfmt: error: {printable(failed.message)}", err=True)
 

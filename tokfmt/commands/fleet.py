@@ -35,6 +35,7 @@ _ALL, _MOST = 1.0, 0.9
 """Shares of the sequences that begin (end) with one ID, from which the dataset is said to. A BOS begins all of them."""
 _SEVERAL = 3  # datasets from which one differs from the others
 _FILES = 10_000  # files whose times are looked at
+_LISTED = 10  # files that no format recognizes
 
 _FACTS: Mapping[str, Callable[[Overview], object]] = {
     "format": lambda one: one.format,
@@ -99,6 +100,7 @@ class Fleet:
         total: The sums.
         differences: The facts in which some datasets differ from most.
         other_files: The number of files below the directories that are not datasets.
+        unidentified: The first ten of these files that look like data, each with the option that reads it.
         errors: The datasets that cannot be read.
     """
 
@@ -106,6 +108,7 @@ class Fleet:
     total: Total
     differences: tuple[Difference, ...]
     other_files: int
+    unidentified: tuple[FailedDataset, ...]
     errors: tuple[FailedDataset, ...]
 
     def _repr_html_(self) -> str:
@@ -168,6 +171,7 @@ def fleet(
     request, handle, watched = asked.accepting(READS["info"]), tokenizer_of(tokenizer), progress or Progress()
     with Listing() as listing:
         found, others = _found(asked, listing)
+        unidentified = [_failed(one.path, one.error) for one in others if one.error is not None]
         watched.phase("looking", len(found), "datasets")
 
         def look(one: tuple[Place, Format | TokfmtError | None]) -> Overview | FailedDataset:
@@ -183,7 +187,7 @@ def fleet(
                     counts = stats(StatsRequest(led, tokenizer, duplicates=False, sample=sample, jobs=jobs))
                     facts = _counted(facts, counts.datasets[0])
             except TokfmtError as error:
-                return FailedDataset(str(place), type(error).__name__, str(error))
+                return _failed(place, error)
             else:
                 return facts
             finally:
@@ -193,7 +197,9 @@ def fleet(
         looks = list(side_by_side(look, found, are_stored=are_stored))
     datasets = tuple({one.path: one for one in looks if isinstance(one, Overview)}.values())  # A pair of files is one.
     errors = tuple(one for one in looks if isinstance(one, FailedDataset))
-    return Fleet(datasets, _total(datasets), tuple(differences(datasets)), others, errors)
+    return Fleet(
+        datasets, _total(datasets), tuple(differences(datasets)), len(others), tuple(unidentified[:_LISTED]), errors
+    )
 
 
 def _written_at(files: Sequence[Place]) -> str | None:
@@ -204,9 +210,15 @@ def _written_at(files: Sequence[Place]) -> str | None:
     return datetime.fromtimestamp(newest, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _found(asked: SourceRequest, listing: Listing) -> tuple[list[tuple[Place, Format | TokfmtError | None]], int]:
-    """Return the datasets of a request, each with its format or an error if known, and the number of other files."""
-    found, others = list[tuple[Place, Format | TokfmtError | None]](), 0
+def _failed(place: Place, error: TokfmtError) -> FailedDataset:
+    return FailedDataset(str(place), type(error).__name__, str(error))
+
+
+def _found(
+    asked: SourceRequest, listing: Listing
+) -> tuple[list[tuple[Place, Format | TokfmtError | None]], list[Skipped]]:
+    """Return the datasets of a request, each with its format or an error if known, and the other files."""
+    found, others = list[tuple[Place, Format | TokfmtError | None]](), list[Skipped]()
     for path in expanded(asked.paths, listing):
         if not (asked.recursive and path.is_dir()):
             found += [] if path.name.endswith(BESIDE) else [(path, None)]
@@ -214,10 +226,13 @@ def _found(asked: SourceRequest, listing: Listing) -> tuple[list[tuple[Place, Fo
         before = len(found)
         for one in datasets_below(path, asked.format):
             if isinstance(one, Skipped):
-                others += 1
+                others.append(one)
             else:
                 found.append(one)
         if len(found) == before:
+            for other in others:
+                if other.error is not None:
+                    raise other.error
             raise FormatError(path, "holds no dataset, nor does a directory below it")
     return found, others
 

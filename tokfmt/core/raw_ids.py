@@ -116,8 +116,11 @@ def _usual(numbers: Numbers, least: float = _LEAST) -> bool:
 
 
 def places(probe: Probe) -> list[bytes]:
-    """Return the bytes of the head, of six places in the middle, and of the tail of a file, each at a multiple of 8."""
-    if probe.size <= 2 * PROBE_BYTES:
-        return [probe.read(0, PROBE_BYTES), probe.read(PROBE_BYTES, PROBE_BYTES)]
+    """Return the bytes of the head, of six places in the middle, and of the tail of a file, each at a multiple of 8.
+
+    Of a small file, all bytes are returned, each once.
+    """
+    if probe.size <= (_MIDDLES + 2) * PROBE_BYTES:
+        return [probe.read(at, PROBE_BYTES) for at in range(0, probe.size, PROBE_BYTES)]
     last = (probe.size - PROBE_BYTES) // 8 * 8
     return [probe.read(last * k // (_MIDDLES + 1) // 8 * 8, PROBE_BYTES) for k in range(_MIDDLES + 2)]

@@ -17,7 +17,7 @@ from tokfmt.files.side_by_side import side_by_side
 from tokfmt.files.splits import chosen_split, hidden_for, refuse_several, splits_of, stated_split
 from tokfmt.files.store import Identity, Kind
 from tokfmt.source.content import Manifest
-from tokfmt.source.manifest import announce_manifest, describes, read_manifest, with_members
+from tokfmt.source.manifest import announce_manifest, read_manifest, with_members
 from tokfmt.source.request import Found, SourceFiles, SourceRequest, expanded
 from tokfmt.wording import printable
 
@@ -56,8 +56,8 @@ def identified(place: Place) -> tuple[Format, dict[Place, File], Manifest | None
 
     The files that were looked at for it are still open, and are returned. So is the manifest, if it was read for it.
 
-    The manifest counts only if the number and size of the files are as it states. It helps with files of raw token IDs,
-    whose content shows no format.
+    The manifest helps with files of raw token IDs, whose content shows no format. If they were cut since, opening them
+    reports that.
     """
     if not place.is_local:
         announce_manifest(place)
@@ -66,7 +66,7 @@ def identified(place: Place) -> tuple[Format, dict[Place, File], Manifest | None
     except DetectionError:
         manifest = read_manifest(place)
         stated = manifest.content.get("format")
-        if stated not in registry.names() or not describes(manifest, registry.get(stated), place):
+        if stated not in registry.names() or not manifest.output or not place.is_there():
             raise
         return registry.get(stated), {}, manifest
 
@@ -157,6 +157,7 @@ class Skipped(NamedTuple):
     """A file that is not a dataset."""
 
     path: Place
+    error: UnknownFormatError | None = None  # with the option that reads it, if it looks like data
 
 
 def datasets_below(directory: Place, name: str | None) -> Iterator[tuple[Place, Format | TokfmtError] | Skipped]:
@@ -187,8 +188,8 @@ def datasets_below(directory: Place, name: str | None) -> Iterator[tuple[Place, 
             if main not in seen:
                 seen.add(main)
                 yield main, detected
-        except UnknownFormatError:
-            yield Skipped(path)
+        except UnknownFormatError as error:
+            yield Skipped(path, error if re.search("--from (?!NAME|text)", error.remedy) else None)
         except (DetectionError, FormatError) as error:
             yield path, error
 
