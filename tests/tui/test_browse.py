@@ -139,7 +139,7 @@ def test_several_datasets_and_one_that_is_damaged(tmp_path):
 
 @pytest.mark.parametrize("part", ["tokens", "index"])
 def test_the_tokens_that_a_cut_pack_has_are_shown(part, tmp_path):
-    """Whatever part is cut: rows without documents, and the error among the findings."""
+    """Whatever part is cut: rows without documents, and the error among the findings, with what can be saved."""
     raw, path = PACK.read_bytes(), tmp_path / "x.pbin"
     length, width = int.from_bytes(raw[:8], "little"), int.from_bytes(raw[8:12], "little")
     path.write_bytes(raw[: 12 + length // 2 + 1] if part == "tokens" else raw[:-40])
@@ -155,7 +155,14 @@ def test_the_tokens_that_a_cut_pack_has_are_shown(part, tmp_path):
         await press("2")
         facts = {fact.name: fact.value for fact in app.tab.query_one("#facts").lines.facts}
         assert (facts["tokens"], facts["different IDs"]) == (f"{there:,}", f"{len(np.unique(expected)):,}")
+        (error,) = [one for one in app.session.verdict.findings if one.severity == "error"]
+        assert f" {saved} " in error.remedy if saved else "allow-partial" not in error.remedy
 
+    saved = 0
+    if part == "index":
+        tokfmt.convert(path, tmp_path / "saved.jsonl", allow_partial=True, eos="none")
+        saved = len((tmp_path / "saved.jsonl").read_text().splitlines())
+        assert 0 < saved < 42
     browse([path], steps)
 
 
