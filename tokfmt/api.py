@@ -661,6 +661,7 @@ def diff(
     ignore_order: bool = False,
     samples: bool = False,
     tokenizer: str | None = None,
+    from_tokenizer: str | None = None,
     format: str | tuple[str | None, str | None] | None = None,  # noqa: A002
     options: Options = (),
     text_field: str | None = None,
@@ -682,6 +683,8 @@ def diff(
         samples: Compare rows as they are stored, with loss masks and labels.
         tokenizer: Name, directory or path of a tokenizer.json. It tokenizes text to compare it with token IDs, and
             decodes token IDs in the report.
+        from_tokenizer: The tokenizer that made the token IDs of A, if it is another one than that of B: the texts are
+            compared.
         format: Name of the format of both, or a pair of names (default: detected from the content).
         options: Read options. Each dataset takes the options that its format has.
         text_field: Dotted path of the text in JSON records.
@@ -690,7 +693,7 @@ def diff(
         bos: Token ID of the lead, which is no content at the beginning of sequences, or "none" (default: given by the
             manifest).
         allow_loss: Names of the losses in reading that you accept, one or several.
-        limit: Largest number of differences to list.
+        limit: Largest number of differences to list; 0: all.
         output: A JSON Lines file for all differences, with text if there is a tokenizer, else with IDs.
         jobs: Number of threads (default: one per core).
         storage_options: Options of stores, as {"endpoint": "https://minio.example:9000"}; see docs/remote.md. They hold
@@ -712,6 +715,7 @@ def diff(
             SourceRequest.of(a, format_a, eos, options, text_field, split, allow_loss, bos=bos),
             SourceRequest.of(b, format_b, eos, options, text_field, split, allow_loss, bos=bos),
             tokenizer=tokenizer,
+            from_tokenizer=from_tokenizer,
             samples=samples,
             ignore_order=ignore_order,
             limit=count("limit", limit, 0) or 0,

@@ -59,6 +59,9 @@ def test_an_unknown_option_names_the_command_and_one_remedy(name):
         (["show", PACK, "some words"], "'some words' is not a query; write 'text:some words' to find these words"),
         (["convert", PACK, "o.pbin", "--limit", "3"],
          "tokfmt convert has no option --limit. --select 0:N takes the first N sequences"),
+        (["check", PACK, "--vocab-size", "50257"],
+         "tokfmt check has no option --vocab-size. --tokenizer NAME compares the IDs with its vocabulary; "
+         "tokfmt stats has the largest ID"),
         (["grep", "words", PACK], "no command 'grep'. tokfmt show PATH 'text:some words' searches"),
         (["show", PACK, "regex:f(x"], "regex:f(x: not a regular expression: missing ) at position 3"),
         (["stats", PACK, "--seq-len"], "--seq-len: its value is missing (expected --seq-len NUMBER). Add the value"),

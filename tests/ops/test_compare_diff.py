@@ -1,15 +1,20 @@
 """diff: what differs is found, named and located; what is the same is the same in every format."""
 
+import json
 import tracemalloc
 
 import numpy as np
 import pytest
+from commands import run
+from paths import FIXTURES, TOKENIZER
 
+import tokfmt
 from tokfmt.commands.compare.alignment import align, first_unlike
 from tokfmt.commands.compare.fingerprint import AxisSide, hands
 from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.reader import Info, Layout, TokenReader
+from tokfmt.errors import OptionError
 
 
 def side(rows, dtype=np.uint32):
@@ -141,3 +146,50 @@ def test_too_many_equal_ones_are_paired_as_they_come():
     assert all(base[i] == other[j] for i, j in one.moves.tolist())
     told = list(one.differences())
     assert sum(d.kind == "only_in_a" for d in told) - sum(d.kind == "only_in_b" for d in told) == 0
+
+
+def lines_of(path, rows, key="input_ids"):
+    path.write_text("".join(json.dumps({key: row}) + "\n" for row in rows))
+    return path
+
+
+def test_changed_sequences_are_listed_with_both_sides_before_those_that_moved(tmp_path):
+    rows = [[1000 + k] * 9 for k in range(40)]
+    other = [list(row) for row in rows]
+    for k in (12, 20, 33):
+        other[k][4] = 7
+    other = [*other[3:], [5, 5], *other[:3]]
+    a, b = lines_of(tmp_path / "a.jsonl", rows), lines_of(tmp_path / "b.jsonl", other)
+    kinds = ["changed", "changed", "changed", "only_in_b", "moved", "moved", "moved"]
+    for limit in (0, 100, 2, 5):
+        report = tokfmt.diff(a, b, limit=limit)
+        assert report.counts == {"changed": 3, "only_in_b": 1, "moved": 3}
+        assert [one.kind for one in report.differences] == kinds[: limit or None]
+        assert report.more == 7 - len(report.differences)
+        found = [(one.a.sequence, one.b.sequence, one.values) for one in report.excerpts]
+        assert found == [(k, k - 3, (1000 + k, 7)) for k in (12, 20, 33)][: limit or None]
+    out = run("diff", a, b, "--limit", "0", check=1).stdout
+    assert all(f"[{1000 + k}]" in out for k in (12, 20, 33))
+    assert out.rindex("[7]") < out.index("sequence 0 of A is sequence 38 of B")
+
+
+def test_ids_of_two_tokenizers_without_manifests_are_compared_as_texts(tmp_path):
+    """Equal texts have other IDs; without the tokenizers, the report names the option that compares them."""
+    texts = [f"the text {k} of a corpus" for k in range(12)]
+    corpus = lines_of(tmp_path / "corpus.jsonl", texts, "text")
+    old, new = str(TOKENIZER), str(FIXTURES / "chats" / "plain")
+    for name, tokenizer in (("old", old), ("new", new)):
+        tokfmt.convert(corpus, tmp_path / f"{name}.pbin", tokenizer=tokenizer, manifest=False)
+    a, b = tmp_path / "old.pbin", tmp_path / "new.pbin"
+    report = tokfmt.diff(a, b)
+    assert report.counts == {"changed": 12}
+    assert any("--from-tokenizer" in note for note in report.a.notes)
+    same = tokfmt.diff(a, b, from_tokenizer=old, tokenizer=new)
+    assert (same.identical, same.unit) == (True, "bytes")
+    assert tokfmt.diff(a, corpus, from_tokenizer=old).identical
+    assert run("diff", b, a, "--from-tokenizer", new, "--tokenizer", old).returncode == 0
+    lines_of(corpus, ["another", *texts[1:]], "text")
+    assert tokfmt.diff(a, corpus, from_tokenizer=old).counts == {"changed": 1}
+    for wrong in ({"a": corpus}, {"tokenizer": None}, {"samples": True}):
+        with pytest.raises(OptionError, match="tokenizer"):
+            tokfmt.diff(**({"a": a, "b": b, "from_tokenizer": old, "tokenizer": new} | wrong))

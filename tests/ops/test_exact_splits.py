@@ -86,6 +86,7 @@ def test_other_ways_to_write_shares(words, same, tmp_path):
     ("words", "how"),
     [
         ("train=98,valid=1,test=1", {}),
+        ("train=0.98,valid=5,test=5", {}),
         ("train=rest,valid=rest", {}),
         ("train=rest,valid=30", {}),
         ("train=rest,valid=5,test=10%", {}),
@@ -98,3 +99,8 @@ def test_what_cannot_be_meant_is_refused(words, how, tmp_path):
     with pytest.raises(OptionError):
         split(source_of(tmp_path, [[i] for i in range(1, 20)]), ".npy", words, **how)
     assert not list(tmp_path.glob("out*"))
+
+
+def test_numbers_beside_a_share_are_refused_with_the_split_that_gets_the_rest(tmp_path):
+    with pytest.raises(OptionError, match="train=rest,valid=5"):
+        split(source_of(tmp_path, [[i] for i in range(1, 20)]), ".npy", "train=0.98,valid=5,test=5")

@@ -36,10 +36,11 @@ _SIDES = {"changed": "ab", "only_in_a": "a", "only_in_b": "b"}
 @click.argument("a", type=PLACE, metavar="A")
 @click.argument("b", type=PLACE, metavar="B...", nargs=-1, required=True)
 @tokenizer("Tokenizer that encodes text, and shows IDs as text.")
+@click.option("--from-tokenizer", type=PLACE, metavar="NAME", help="Made the IDs of A, if not --tokenizer: texts.")
 @click.option("--ignore-order", is_flag=True, help="Compare the sequences in any order.")
 @click.option("--samples", is_flag=True, help="Compare stored samples, with loss masks and labels.")
 @click.option("--output", type=PLACE, metavar="FILE", help="Write all differences as JSON lines, with their text.")
-@click.option("--limit", type=Count(0), default=10, help="Differences to print (default: 10).")
+@click.option("--limit", type=Count(0), default=10, help="Differences to print; 0: all (default: 10).")
 @workers()
 @click.option("--from-a", "format_a", type=FORMAT, metavar="FORMAT", help="Format of A, if --from does not fit both.")
 @click.option("--from-b", "format_b", type=FORMAT, metavar="FORMAT", help="Format of B, if --from does not fit both.")
@@ -109,9 +110,9 @@ def _print_report(report: Any) -> None:
     click.echo(click.style("different: ", bold=True) + counted_kinds(report.counts) + alike)
     if not report.complete:
         click.echo(f"too many {_noun(report)}s are equal to find the best pairs; fewer may have moved")
-    if report.first is not None:
-        _print_first(report)
-    for run in _runs(report.differences[1:]):
+    for number, excerpt in enumerate(report.excerpts):
+        _print_excerpt(report, excerpt, "then" if number else "first:")
+    for run in _runs([one for one in report.differences[1:] if one.kind != "changed"]):
         click.echo(
             f"then {_sentence(_noun(report), run[0]) if len(run) == 1 else _sentences(_noun(report), run[0], run[-1])}"
         )
@@ -169,9 +170,9 @@ def _sentence(noun: str, difference: Any) -> str:
     return f"{noun} {a:,} differs" if a == b else f"{noun} {a:,} of A differs from {b:,} of B"
 
 
-def _print_first(report: Any) -> None:
-    first, kind = report.first, report.first.difference.kind
-    click.echo(f"first: {_sentence(_noun(report), first.difference)}{'' if kind == 'changed' else _rest(report)}")
+def _print_excerpt(report: Any, first: Any, word: str) -> None:
+    kind = first.difference.kind
+    click.echo(f"{word} {_sentence(_noun(report), first.difference)}{'' if kind == 'changed' else _rest(report)}")
     if kind in ("changed", "swapped"):
         unit = "byte" if report.unit == "bytes" else "token"
         what = "" if first.what == "tokens" else f"{first.what} of "
@@ -183,7 +184,7 @@ def _print_first(report: Any) -> None:
         if report.unit == "bytes":
             click.echo(f"  {name} {excerpt.sequence:,} ({counted(excerpt.length, 'byte')}):")
         else:
-            click.echo(f"  {name} {excerpt.sequence:,}: {_ids(report, excerpt, color)}")
+            click.echo(f"  {name} {excerpt.sequence:,}: {_ids(first, excerpt, color)}")
         if excerpt.text:
             click.echo(click.style(f"    {visible(excerpt.text, one_line=True)}", fg=color))
 
@@ -192,8 +193,7 @@ def _rest(report: Any) -> str:
     return "; the rest is the same" if sum(report.counts.values()) == 1 else ""
 
 
-def _ids(report: Any, excerpt: Any, color: str) -> str:
-    first = report.first
+def _ids(first: Any, excerpt: Any, color: str) -> str:
     at = first.position - excerpt.start if first.difference.kind in ("changed", "swapped") else -1
     words = [str(value) for value in excerpt.values]
     if 0 <= at < len(words):
@@ -202,4 +202,4 @@ def _ids(report: Any, excerpt: Any, color: str) -> str:
         words.append(click.style("[end]", fg=color, bold=True))
     before = "… " if excerpt.start else ""
     after = " …" if excerpt.start + len(excerpt.values) < excerpt.length else ""
-    return f"{before}{' '.join(words) or 'empty'}{after}  ({counted(excerpt.length, report.unit[:-1])})"
+    return f"{before}{' '.join(words) or 'empty'}{after}  ({counted(excerpt.length, 'token')})"

@@ -354,7 +354,7 @@ def reading(function: F) -> F:
         source(
             "--split",
             metavar="NAME",
-            help="Split to read; convert writes NAME=SHARE,...",
+            help="Split to read; convert writes a=0.9,b=0.1 or a=rest,b=50.",
         ),
         source(
             "--bos",

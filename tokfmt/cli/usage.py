@@ -29,6 +29,7 @@ _OPTIONS_MEANT = {
         (("show", word) for word in ("-o", *(f"--{word}" for word in ("output", "out", "export", "save")))), _EXPORT
     ),
     ("convert", "--limit"): "--select 0:N takes the first N sequences",
+    ("check", "--vocab-size"): "--tokenizer NAME compares the IDs with its vocabulary; tokfmt stats has the largest ID",
 }
 
 

@@ -1,22 +1,23 @@
 """Compare two datasets of any formats sequence by sequence (`tokfmt diff`).
 
 IDs are compared with IDs, text with text, and stored samples with stored samples. To compare text with IDs, a tokenizer
-is needed. IDs of several tokenizers, by their manifests, are compared as text. A side may be several datasets, such as
-splits, which are compared as if they were joined.
+is needed. IDs of several tokenizers, given or by their manifests, are compared as text. A side may be several datasets,
+such as splits, which are compared as if they were joined.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Literal
 
 import numpy as np
 
-from tokfmt.commands.compare.alignment import Difference, Kind, Surplus, align, first_unlike, surpluses
+from tokfmt.commands.compare.alignment import Alignment, Difference, Kind, Surplus, align, first_unlike, surpluses
 from tokfmt.commands.compare.fingerprint import AxisSide, Read, Side, Utf8, hands, read_records
 from tokfmt.commands.compare.likeness import MOST, pairs
 from tokfmt.core.format import Encoder, Format
@@ -155,8 +156,9 @@ class DiffReport:
         a, b: Both datasets.
         same: The number of equal sequences; None if the order is ignored.
         counts: The number of differences by kind.
-        first: The first difference; None without one, or if the order is ignored.
-        differences: The first differences, up to the limit.
+        first: The first of `differences`; None without one.
+        excerpts: The first of `differences`, and those of them that are changed sequences, each with both sides.
+        differences: The first differences, up to the limit: changed sequences, then others, and moved ones last.
         surplus: What A has more of, and what B has more of, if the order is ignored; else None.
         more: The number of differences beyond those that `differences` or `surplus` list.
         likeness: The share of runs that both sequences of each of `differences` hold, if they were paired by it.
@@ -177,6 +179,7 @@ class DiffReport:
     more: int = 0
     complete: bool = True
     likeness: list[float] | None = None
+    excerpts: list[FirstDifference] = field(default_factory=list)
 
     def _repr_html_(self) -> str:
         """Return the number of differences of each kind, for notebooks."""
@@ -189,6 +192,7 @@ def diff(
     b: SourceRequest,
     *,
     tokenizer: str | None = None,
+    from_tokenizer: str | None = None,
     samples: bool = False,
     ignore_order: bool = False,
     limit: int = 10,
@@ -199,8 +203,9 @@ def diff(
 ) -> DiffReport:
     """Compare two datasets sequence by sequence. Options that only the format of the other dataset has are ignored.
     With `samples`, stored samples are compared. With `ignore_order`, multisets are, by fingerprints of 128 bits.
-    `limit` is the most differences that are listed, or examples if the order is ignored. `output` receives all of them
-    as JSON lines, with their text or IDs.
+    `limit` is the most differences that are listed, or examples if the order is ignored; 0 lists all. `output` receives
+    all of them as JSON lines, with their text or IDs. `from_tokenizer` made the IDs of A, if `tokenizer` made others of
+    B: then texts are compared.
     """
     watched = progress or Progress()
     if ignore_order and samples:
@@ -208,15 +213,17 @@ def diff(
     if unread := sorted((a.allow_loss | b.allow_loss) & WRITES):
         why = "every sequence is compared as it is, and what a conversion gave up is a difference"
         raise OptionError(f"--allow-loss {unread[0]}: {why}. Leave the option out", name=unread[0])
-    jobs = worker_count(jobs)
+    if samples and from_tokenizer is not None:
+        raise OptionError("--samples compares IDs, and --from-tokenizer compares texts. Leave one of them out")
+    jobs, made = worker_count(jobs), (from_tokenizer, tokenizer)
 
     def compared(*, every_end: bool) -> DiffReport:
         first, second = replace(a, every_end=every_end), replace(b, every_end=every_end)
-        both = open_both(first, second, watched, tokenizer=tokenizer, samples=samples, jobs=jobs, executor=executor)
+        both = open_both(first, second, watched, tokenizers=made, samples=samples, jobs=jobs, executor=executor)
         try:
             with hands(jobs) as workers:
                 compare = _unordered if ignore_order else _ordered
-                return compare(both, limit, output, workers, watched)
+                return _advised(both, compare(both, limit or sys.maxsize, output, workers, watched))
         finally:
             both.close()
 
@@ -233,29 +240,37 @@ def open_both(
     b: SourceRequest,
     progress: Progress,
     *,
-    tokenizer: str | None = None,
+    tokenizers: tuple[str | None, str | None] = (None, None),
     samples: bool = False,
     jobs: int = 1,
     executor: Literal["threads", "auto"] = "threads",
 ) -> OpenedPair:
-    """Open two datasets for a comparison. Records are read once, for their fingerprints."""
-    handle = tokenizer_of(tokenizer)
+    """Open two datasets for a comparison. Records are read once, for their fingerprints. The tokenizers are that of A,
+    if it differs, and that of both.
+    """
+    former, handle = map(tokenizer_of, tokenizers)
     datasets = [find_groups(one) for one in (a, b)]
     formats = [groups[0][0].format for groups in datasets]
     a, b = _as_rows(a, b, formats), _as_rows(b, a, formats[::-1])
     samples = samples or any(one.options.get("view") == "samples" for one in (a, b))
-    reading = Reading(handle, jobs, progress)
     try:
         opened = [
-            [open_dataset(_asked(one, group[0].format, formats, samples=samples), reading, group) for group in groups]
-            for one, groups in zip((a, b), datasets, strict=True)
+            [
+                open_dataset(
+                    _asked(one, group[0].format, formats, samples=samples), Reading(made, jobs, progress), group
+                )
+                for group in groups
+            ]
+            for one, groups, made in zip((a, b), datasets, (former or handle, handle), strict=True)
         ]
     except TokenizerMismatchError as error:
-        error.add_note("Without --tokenizer, the texts of token IDs of two tokenizers are compared")
+        error.add_note("--from-tokenizer OLD --tokenizer NEW compares the texts of IDs of two tokenizers")
         raise
     scratch = list[Scratch]()
     opened = [[_prepared(source, scratch, jobs, progress) for source in side] for side in opened]
-    if handle is None:
+    if former is not None:
+        opened, handle = _decoded(opened, (former, handle), jobs), None
+    elif handle is None:
         opened, handle = _by_manifests(opened, jobs, progress, samples=samples)
     is_text = all(source.reader.info.is_text for side in opened for source in side)
     sources = [_joined(side, handle, jobs, is_text=is_text) for side in opened]
@@ -285,6 +300,35 @@ def open_both(
     return OpenedPair(sources[0], sources[1], side(sources[0]), side(sources[1]), decoder, unit, scale, tuple(scratch))
 
 
+def _decoded(
+    sides: list[list[Source]], handles: tuple[TokenizerHandle, TokenizerHandle | None], jobs: int
+) -> list[list[Source]]:
+    """Return sources as texts: IDs of A by its tokenizer, those of B by its own, or by that of their manifests."""
+    if any(source.reader.info.is_text for source in sides[0]):
+        place = printable(sides[0][0].paths[0])
+        raise OptionError(f"{place}: holds text, which no tokenizer made. Leave --from-tokenizer out")
+
+    def read(source: Source, handle: TokenizerHandle | None) -> Source:
+        if source.reader.info.is_text:
+            return source
+        handle = handle or manifest_tokenizer([source])
+        if handle is None:
+            place = printable(source.paths[0])
+            raise OptionError(
+                f"{place}: no tokenizer of its token IDs is known. Add --tokenizer, which made those of B"
+            )
+        return _as_text(source, handle, jobs)
+
+    return [[read(source, handle) for source in side] for side, handle in zip(sides, handles, strict=True)]
+
+
+def _as_text(source: Source, handle: TokenizerHandle, jobs: int) -> Source:
+    reader = source.reader
+    if isinstance(reader, RecordReader):
+        reader = ingested(reader, None, jobs)
+    return source._replace(reader=DecodedRecords(reader, source.paths[0], handle.decoder(lenient=True)))
+
+
 def _by_manifests(
     sides: list[list[Source]], jobs: int, progress: Progress, *, samples: bool
 ) -> tuple[list[list[Source]], TokenizerHandle | None]:
@@ -304,13 +348,9 @@ def _by_manifests(
     note += "their texts are compared" if is_decoded else "they are compared as they are, and differ for equal texts"
 
     def read(source: Source) -> Source:
-        handle, reader = handles.get(source.paths), source.reader
-        if is_decoded and handle is not None:
-            if isinstance(reader, RecordReader):
-                reader = ingested(reader, None, jobs)
-            reader = DecodedRecords(reader, source.paths[0], handle.decoder(lenient=True))
-        notes = (note,) if source.paths == next(iter(of_ids)) else ()
-        return source._replace(reader=reader, notes=(*source.notes, *notes))
+        handle, notes = handles.get(source.paths), (note,) if source.paths == next(iter(of_ids)) else ()
+        source = source._replace(notes=(*source.notes, *notes))
+        return _as_text(source, handle, jobs) if is_decoded and handle is not None else source
 
     return [[read(source) for source in side] for side in sides], None
 
@@ -434,11 +474,7 @@ def _ordered(both: OpenedPair, limit: int, output: Place | None, workers: Worker
     a, b = _datasets(both)
     progress.phase("comparing", a.tokens + b.tokens, both.unit)
     alignment = align(both.a, both.b, workers, progress.advance)
-    listed = []
-    for difference in alignment.differences():
-        listed.append(difference)
-        if len(listed) >= max(1, limit):
-            break
+    listed = _listed(alignment, limit)
     if output is not None:
         _write(output, both, alignment.differences())
     return DiffReport(
@@ -449,12 +485,45 @@ def _ordered(both: OpenedPair, limit: int, output: Place | None, workers: Worker
         b=b,
         same=alignment.same,
         counts=dict(sorted(alignment.differing.items())),
-        first=_first(both, listed[0], workers) if listed else None,
-        differences=listed[:limit],
+        differences=listed,
         surplus=None,
-        more=sum(alignment.differing.values()) - len(listed[:limit]),
+        more=sum(alignment.differing.values()) - len(listed),
         complete=alignment.exact,
+        **_excerpts(both, listed, workers),
     )
+
+
+def _listed(alignment: Alignment, limit: int) -> list[Difference]:
+    """Return up to `limit` differences: changed sequences, then others, and moved ones last."""
+    listed, counts = list[Difference](), alignment.differing
+    groups: tuple[tuple[Kind, ...], ...] = (("changed",), ("swapped", "only_in_a", "only_in_b"), ("moved",))
+    for kinds in groups:
+        wanted = min(limit - len(listed), sum(counts.get(kind, 0) for kind in kinds))
+        if wanted:  # Millions may have moved, which are passed only in search of others.
+            some = (difference for difference in alignment.differences() if difference.kind in kinds)
+            listed += islice(some, wanted)
+    return listed
+
+
+def _excerpts(both: OpenedPair, listed: Sequence[Difference], workers: Workers) -> dict[str, Any]:
+    """Return the first difference, and the excerpts, of a report."""
+    some = [one for number, one in enumerate(listed) if not number or one.kind == "changed"]
+    excerpts = [_first(both, one, workers) for one in some]
+    return {"first": excerpts[0] if excerpts else None, "excerpts": excerpts}
+
+
+def _advised(both: OpenedPair, report: DiffReport) -> DiffReport:
+    """Return a report of IDs with a note if no sequence of two datasets is alike, and their tokenizers may differ."""
+    unlike = report.counts.get("changed", 0) + report.counts.get("only_in_a", 0)
+    made = [one for source in (both.source_a, both.source_b) for one in source.tokenizers]
+    not_ids = any(source.reader.info.is_text for source in (both.source_a, both.source_b))
+    is_one = None not in made and len({one["digest"] for one in made if one is not None}) == 1
+    if report.unit == "bytes" or is_one or not_ids or not report.b.sequences or not 0 < report.a.sequences <= unlike:
+        return report
+    note = (
+        "nothing is alike. If A and B have IDs of two tokenizers, --from-tokenizer OLD --tokenizer NEW compares texts"
+    )
+    return replace(report, a=replace(report.a, notes=(*report.a.notes, note)))
 
 
 def _first(both: OpenedPair, difference: Difference, workers: Workers) -> FirstDifference:
@@ -536,11 +605,11 @@ def _unordered(both: OpenedPair, limit: int, output: Place | None, workers: Work
         b=b,
         same=None,
         counts={kind: count for kind, count in counts.items() if count},
-        first=_first(both, listed[0][0], workers) if listed else None,
         differences=[difference for difference, _ in listed],
         surplus=(more_a, more_b),
         more=len(changed) - len(listed) + sum(one.count - len(one.examples) for one in (more_a, more_b)),
         likeness=[likeness for _, likeness in listed],
+        **_excerpts(both, [difference for difference, _ in listed], workers),
     )
 
 

@@ -249,11 +249,11 @@ def _shares(text: str, sizes: Mapping[str, str]) -> tuple[Fraction, ...]:
         match = _SHARE.fullmatch(size)
         share = Fraction(0) if match is None else Fraction(match[1]) / (100 if match[3] else 1)
         if size != _REST and not 0 < share <= 1:
-            raise OptionError(
-                f"--split {printable(text)}: the share of {name} is no number above 0 and up to 1, and no percentage. "
-                f"{_EXAMPLE}",
-                name=name,
-            )
+            remedy, other = _EXAMPLE, next((one for one in sizes if one != name), None)
+            if share > 1 and other is not None:
+                remedy = f"With a number of sequences, another split is the rest: {other}=rest,{name}={size}"
+            problem = f"the share of {name} is no number above 0 and up to 1, and no percentage"
+            raise OptionError(f"--split {printable(text)}: {problem}. {remedy}", name=name)
         shares[name] = share
     total, rests = sum(shares.values(), Fraction()), [name for name, size in sizes.items() if size == _REST]
     if len(rests) == 1 and total < 1:
