@@ -34,7 +34,7 @@ def test_a_schema_is_valid_and_printed(name):
     found = schemas.schema(name)
     assert found["$id"] == f"urn:tokfmt:{name}:1"
     assert found["title"].startswith(f"tokfmt.{name}/1: the output of `")
-    assert json.loads(tokfmt("schema", name)) == found
+    assert json.loads(tokfmt("schema", name)) == json.loads(tokfmt("schema", f"tokfmt.{name}/1")) == found
 
 
 def test_the_list_of_schemas():

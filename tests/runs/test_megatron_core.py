@@ -50,6 +50,7 @@ def test_pieces_are_documents_of_their_sources(number):
     (found,) = shown(RUNS / "megatron_core" / "cache_blend", "--sample", number, root=RUNS / "megatron_core")
     assert pieces_of(found) == [(sample["source"], *piece) for piece in sample["pieces"] if piece[2]]
     assert ids_of(found) == sample["text"]
+    assert found["only_labels"] == len(sample["text"]) - 64 == 1
 
 
 @pytest.mark.parametrize(("cache", "name", "phase", "options"), PHASES, ids=lambda one: str(one)[:30])

@@ -144,6 +144,7 @@ def schema(name: str) -> dict[str, Any]:
     """Return the JSON schema of a document, such as that of "convert"."""
     import msgspec
 
+    name = name.removeprefix("tokfmt.").removesuffix("/1")  # as `schema` of a document has it
     if name not in _DOCUMENTS:
         expected = f"is not the name of a schema (expected {', '.join(names())})"
         raise OptionError(f"{printable(name)}: {expected}", name="schema", nearest=nearest(name, names()))

@@ -104,13 +104,18 @@ def _print(found: Step, how: Printing, limit: int, *, terminal: bool) -> None:
         for text in found.notes:
             note(text)
     room = _LINES * shutil.get_terminal_size().columns if terminal else 0
-    colors, unread = dict[str, str](), dict[str, None]()
+    colors, unread, rank = dict[str, str](), dict[str, None](), None
+    of_ranks = found.rank is None and found.world_size > 1
     for number, drawn in enumerate(islice(found.shown, limit)):
         if (how.only_ids or how.only_text) and not how.only_origins:
             for part in drawn.parts:
                 click.echo(_words(part, how))
             continue
-        click.echo(("\n" if number and not how.only_origins else "") + _title(drawn, of_several=found.world_size > 1))
+        click.echo("\n" if number and not how.only_origins else "", nl=False)
+        if of_ranks and drawn.rank != rank:
+            rank = drawn.rank
+            click.echo(click.style(f"rank {rank}", bold=True))
+        click.echo(_title(drawn, of_several=found.world_size > 1 and not of_ranks))
         for part in drawn.parts:
             _print_part(part, how, colors.setdefault(part.source, _COLORS[len(colors) % len(_COLORS)]), room)
             unread |= {part.unread: None} if part.unread else {}
@@ -137,7 +142,10 @@ def _words(part: StepPart, how: Printing) -> str:
 def _as_json(drawn: StepSample) -> Iterator[str]:
     """Yield a sample as a JSON object, part by part."""
     facts = {"sample": drawn.sample, "number": drawn.number, "rank": drawn.rank, "drawn_from": drawn.drawn_from or None}
-    yield json.dumps({**facts, "epoch": drawn.epoch, "padding": drawn.padding})[:-1] + ', "parts": ['
+    yield (
+        json.dumps({**facts, "epoch": drawn.epoch, "padding": drawn.padding, "only_labels": drawn.only_labels})[:-1]
+        + ', "parts": ['
+    )
     for number, part in enumerate(drawn.parts):
         yield (", " if number else "") + json.dumps({**plain(part), "ids": part.ids.tolist()})
     yield "]}"
@@ -152,7 +160,7 @@ def _heading(found: Step) -> str:
     of_rank = f", {which} {found.world_size}{' ranks' if found.rank is None else ''}" if found.world_size > 1 else ""
     one = found.last - found.first == 1
     samples = f"sample {found.first:,}" if one else f"samples {found.first:,} to {found.last - 1:,}"
-    return f"{what}; step {found.step:,} of batches of {found.batch_size:,}{of_rank}: {samples}"
+    return f"{what}; step {found.step:,} (from 0) of batches of {found.batch_size:,}{of_rank}: {samples}"
 
 
 def _title(drawn: StepSample, *, of_several: bool) -> str:
@@ -163,6 +171,8 @@ def _title(drawn: StepSample, *, of_several: bool) -> str:
         facts.append(f"drawn from {drawn.drawn_from}")
     if drawn.epoch:
         facts.append(f"epoch {drawn.epoch:,}")
+    if drawn.only_labels:
+        facts.append("the last ID is only a label")
     return click.style(f"#{drawn.sample}", bold=True) + click.style(f"  {', '.join(facts)}" if facts else "", dim=True)
 
 

@@ -80,6 +80,7 @@ class StepSample:
     drawn_from: str
     epoch: int  # the pass over that source, from 0
     padding: int  # the number of padding positions
+    only_labels: int  # the number of IDs at its end that are labels and no inputs
     parts: Iterator[StepPart] = field(repr=False)  # the parts of the sample in order, read while you iterate
 
 
@@ -115,6 +116,7 @@ class PrintedStepSample(TypedDict):
         drawn_from: The source that the sample is drawn from; None if sources are joined.
         epoch: The pass over that source, from 0.
         padding: The number of padding positions.
+        only_labels: The number of IDs at its end that are labels and no inputs.
         parts: The parts of sequences, in order.
     """
 
@@ -124,6 +126,7 @@ class PrintedStepSample(TypedDict):
     drawn_from: str | None
     epoch: int
     padding: int
+    only_labels: int
     parts: list[StepPart]
 
 
@@ -288,7 +291,8 @@ def _read(reader: RunReader, sample: int, rank: int | None, decoding: Decoding) 
     parts = reader.parts(sample)
     length = sum(part.stop - part.start for part in parts)
     shown = (_part_of_run(reader, part, decoding) for part in parts)
-    return StepSample(sample, reader.numbered(sample), rank, "", 0, max(0, reader.seq_len - length), shown)
+    padding = reader.seq_len - length
+    return StepSample(sample, reader.numbered(sample), rank, "", 0, max(0, padding), max(0, -padding), shown)
 
 
 def _part_of_run(reader: RunReader, part: Part, decoding: Decoding) -> StepPart:
@@ -311,14 +315,15 @@ def _part_of_run(reader: RunReader, part: Part, decoding: Decoding) -> StepPart:
 
 def _drawn(reader: Samples, rank: int | None, where: Where, decoding: Decoding, origins: _Origins) -> StepSample:
     spans = list(traced(reader, where.sample))
-    length = sum(part.span.stop - part.span.start for part in spans)
+    padding = reader.seq_len - sum(part.span.stop - part.span.start for part in spans)
     return StepSample(
         where.sample,
         None,
         rank,
         where.source,
         where.epoch,
-        max(0, reader.seq_len - length),
+        max(0, padding),
+        max(0, -padding),
         (_part(part, decoding, origins) for part in spans),
     )
 
