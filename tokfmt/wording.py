@@ -50,7 +50,7 @@ def human_time(seconds: float) -> str:
     units = (("day", 86_400.0), ("hour", 3600.0), ("minute", 60.0), ("second", 1.0))
     for word, size in units:
         if seconds >= 2 * size:
-            return f"{seconds / size:,.{0 if word == 'second' else 1}f} {word}s"
+            return f"{seconds / size:,.{0 if word == 'second' or seconds >= 10 * size else 1}f} {word}s"
     return "1 second" if seconds >= 1 else "under a second"
 
 

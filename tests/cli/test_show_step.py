@@ -222,7 +222,10 @@ def test_with_a_tokenizer_it_ends_at_the_text(texts):
 
 def test_the_heading_and_the_whole_step_when_piped():
     done = run(MIX, "--step", 0, "--batch-size", 16, "--rank", 1, "--world-size", 2)
-    assert "recipe: 46 samples of 128 tokens; step 0 (from 0) of batches of 16, rank 1 of 2: samples 8 to 15\n" in done.stderr
+    assert (
+        "recipe: 46 samples of 128 tokens; step 0 (from 0) of batches of 16, rank 1 of 2: samples 8 to 15\n"
+        in done.stderr
+    )
     assert [line.split()[0] for line in done.stdout.splitlines() if line.startswith("#")] == [
         f"#{k}" for k in range(8, 16)
     ]

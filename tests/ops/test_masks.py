@@ -258,7 +258,7 @@ def test_packed_rows_refuse_what_upstream_cannot_take(tmp_path):
         tokfmt.convert(source, tmp_path / "p.parquet", **options)
     tokfmt.convert(source, tmp_path / "p.parquet", allow_loss="empty-sequences", **options)
     with pytest.raises(
-        ConversionError, match=r"1 sequence of more than 2 tokens \(first: sequence 0\).*pack_size=2 holds"
+        ConversionError, match=r"1 sequence of more than 2 tokens \(first: sequence 0\).*pack_size=2 holds.*bestfit"
     ):
         tokfmt.convert(
             source, tmp_path / "q.parquet", eos=EOS, allow_loss="empty-sequences", to_options={"pack_size": 1}

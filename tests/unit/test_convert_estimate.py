@@ -67,10 +67,15 @@ def test_an_estimate_is_scaled_to_other_sources(tmp_path):
     (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     size = (tmp_path / "a.jsonl").stat().st_size
     how = {"tokenizer": str(TOKENIZER), "dry_run": True}
+    done = [
+        tokfmt.convert(tmp_path / "a.jsonl", tmp_path / "o.pbin", scale=scale, **how) for scale in (None, 10**9 * size)
+    ]
+    assert ["at once" in "".join(one.notes) for one in done] == [False, True]  # no disk has room for the second
     plain, many = (
         tokfmt.convert(tmp_path / "a.jsonl", tmp_path / "o.pbin", scale=scale, **how).plan["estimate"]
         for scale in (None, 1000 * size)
     )
+    assert 0 < plain["measured_seconds"] == plain["cpu_seconds"]  # all of it is read
     assert (plain["scaled_to"], many["scaled_to"]) == (None, 1000 * size)
     for name in ("sequences", "tokens", "size_bytes"):
         assert many[name] == 1000 * plain[name]

@@ -296,12 +296,15 @@ def _estimate(done: Any) -> Iterator[tuple[str, str]]:
     if found is None:
         return
     about = "" if found["is_exact"] else "about "
+    jobs, size, scratch = done.plan["jobs"], found["size_bytes"], found["scratch_bytes"]
+    together = f" and {human_bytes(scratch)} of scratch, {human_bytes(size + scratch)} at once" if scratch else ""
+    rough = ", a rough guess as the sample takes under a second" if found["measured_seconds"] < 1 else ""
+    processes = jobs if done.plan["executor"] == "processes" else 1
     parts = [
         f"{about}{counted(found['tokens'], 'token')} in {counted(found['sequences'], 'sequence')}",
-        f"{human_bytes(found['size_bytes'])} in {printable(done.destination)}",
-        *([f"{human_bytes(found['scratch_bytes'])} of scratch"] if found["scratch_bytes"] else []),
-        f"{human_time(found['cpu_seconds'] / done.plan['jobs'])} with -j {done.plan['jobs']}",
-        f"{human_bytes(found['memory_bytes'])} of memory with one worker",
+        f"{human_bytes(size)} in {printable(done.destination)}{together}",
+        f"{'about ' * (found['cpu_seconds'] >= jobs)}{human_time(found['cpu_seconds'] / jobs)} with -j {jobs}{rough}",
+        f"about {human_bytes(processes * found['memory_bytes'])} of memory with -j {jobs}",
     ]
     if found["scaled_to"] is not None:
         parts.insert(0, f"for {human_bytes(found['scaled_to'])} of such files")

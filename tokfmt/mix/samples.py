@@ -288,7 +288,7 @@ class Samples(TokenReader):
             yield f"it has no separator, so {self.after}, that of the other sources, is put after each of its {count}"
         if self.after is not None and source.masked and not source.removed and not source.files:
             count = counted(source.info.sequences, "separator")
-            yield f"{count} {self.after} added to its masks do not count in the loss, as none of its data trains them"
+            yield f'{count} {self.after} added to its documents do not count in the loss. to_eos = "none" adds none'
 
     @property
     def shifted(self) -> bool:  # type: ignore[override]

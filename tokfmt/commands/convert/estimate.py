@@ -1,12 +1,14 @@
 """Estimate what a conversion takes, from a conversion of some places of its sources (`tokfmt convert --dry-run`).
 
 A trial converts up to 50 MB from 20 places to the destination's format in $TMPDIR, with one worker, and is removed. Its
-tokens, bytes and CPU time are scaled to the sources. The counts of sources of token IDs are exact: an index has them.
+tokens, bytes and CPU time are scaled to the sources. A small trial is before it, so that its time is without that of
+imports and of the tokenizer. The counts of sources of token IDs are exact: an index has them.
 """
 
 from __future__ import annotations
 
 import resource
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +22,7 @@ from tokfmt.commands.convert.inputs import Inputs, text_recipe_of
 from tokfmt.commands.convert.publish import Workplace, publishers_of, workers_of, workplace
 from tokfmt.commands.convert.report import Written
 from tokfmt.commands.convert.request import Estimate, Notes, Request
+from tokfmt.commands.guards import free_bytes
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import Block, RecordBatch, RecordReader, RecordView
 from tokfmt.errors import Loss, TokfmtError
@@ -29,6 +32,7 @@ from tokfmt.files.place import LocalPlace, Place
 from tokfmt.model.select import Picked
 from tokfmt.run.plan import Workers
 from tokfmt.run.progress import Progress
+from tokfmt.wording import human_bytes, printable
 
 PLACES = 20
 """Number of places that a trial reads, spread over the sources."""
@@ -36,6 +40,7 @@ PLACES = 20
 BYTES = 50_000_000
 """Bytes of text, or of token IDs in memory, that a trial reads."""
 
+_WARM = BYTES // 50  # bytes of the trial that is not measured
 _ID = 4  # bytes per token ID in memory
 
 Write = Callable[[Request, Inputs, Destination, list[Loss], Workplace, Workers, Notes], tuple[Destination, Written]]
@@ -47,10 +52,14 @@ def estimated(request: Request, inputs: Inputs, axis: TokenReader | None, write:
     if any(source.format.is_computed for source in inputs.sources):
         known_later = "the documents that a recipe of text, or with filters or dedup, takes are known once it is read"
         return known_later if any(text_recipe_of(source) is not None for source in inputs.sources) else ""
-    trial = _of_records(inputs) if axis is None else _of_tokens(inputs, axis)
+    first, trial = (
+        _of_records(inputs, size) if axis is None else _of_tokens(inputs, axis, size) for size in (_WARM, BYTES)
+    )
     if trial is None:
         return ""
     try:
+        if first is not None:
+            first.run(request, write)
         return trial.run(request, write)
     except TokfmtError as error:
         return f"a trial of some places failed: {error}"
@@ -140,6 +149,7 @@ class _Trial:
             size_bytes=round(built / share),
             scratch_bytes=round(scratch / share),
             cpu_seconds=seconds / share,
+            measured_seconds=seconds,
             read_bytes=self.read(),
             places=self.places,
             memory_bytes=1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
@@ -162,22 +172,36 @@ def scaled(found: Estimate, sources: int, wanted: int) -> Estimate:
     }
 
 
+def lacking_space(found: Estimate, destination: Path) -> str:
+    """Return a note if the destination and scratch, which are on disk at once, do not fit; "" if they do."""
+    scratch = Path(tempfile.gettempdir())
+    needed, free = found["size_bytes"], free_bytes(destination)
+    is_one_disk = free_bytes(scratch) == free
+    places = [(needed + found["scratch_bytes"] * is_one_disk, free, destination.absolute().parent)]
+    places += [] if is_one_disk else [(found["scratch_bytes"], free_bytes(scratch), scratch)]
+    return "; ".join(
+        f"the run needs about {human_bytes(size)} at once in {printable(at)}, and {human_bytes(room)} are free"
+        for size, room, at in places
+        if room is not None and size > room
+    )
+
+
 def _size(directory: Path) -> int:
     return sum((base / name).status().size for base, names in walk(directory) for name in names)
 
 
-def _of_records(inputs: Inputs) -> _Trial | None:
-    """Return the trial of sources of records; None if they are empty, or if some sources hold token IDs."""
+def _of_records(inputs: Inputs, most: int) -> _Trial | None:
+    """Return the trial of `most` bytes of records; None if there are none, or if some sources hold token IDs."""
     readers = [source.reader for source in inputs.sources]
     records = [reader for reader in readers if isinstance(reader, RecordReader)]
     size = sum(reader.info.size for reader in records)
     if not size or len(records) < len(readers):
         return None
-    blocks = [(k, block) for k, one in enumerate(records) for block in one.blocks(max(BYTES, size) // PLACES)]
+    blocks = [(k, block) for k, one in enumerate(records) for block in one.blocks(max(most, size) // PLACES)]
     total = sum(block.stop - block.start for _, block in blocks)  # not `size`: a table has other columns too
     chosen = [blocks[k] for k in sorted({round(at) for at in np.linspace(0, len(blocks) - 1, PLACES)})]
     some = [
-        SomeRecords(one, [block for number, block in chosen if number == k], BYTES // PLACES)
+        SomeRecords(one, [block for number, block in chosen if number == k], most // PLACES)
         for k, one in enumerate(records)
     ]
     used = [one for one in some if one.blocks(1)]
@@ -193,10 +217,10 @@ def _of_records(inputs: Inputs) -> _Trial | None:
     )
 
 
-def _of_tokens(inputs: Inputs, axis: TokenReader) -> _Trial | None:
-    """Return the trial of sources of token IDs; None if they are empty, or if one place is as large as a trial."""
+def _of_tokens(inputs: Inputs, axis: TokenReader, most: int) -> _Trial | None:
+    """Return the trial of `most` bytes of token IDs; None if there are none, or if one place is as large as a trial."""
     count, tokens = axis.info.sequences, axis.info.tokens
-    room, places = BYTES // _ID, min(PLACES, count)
+    room, places = most // _ID, min(PLACES, count)
     if not tokens:
         return None
     if tokens <= room:

@@ -433,6 +433,8 @@ def _scanned(
     )
     if tally.first == int(axis.offsets(sequence, sequence)[0]):
         loss += f"; --bos {target.eos_id} reads an ID at the beginning as a lead, which is not content"
+    if axis.marks(0, 0) is not None:
+        loss += '; a recipe with pack = "bestfit" and labels = "same" packs documents as they are'
     return Known(axis, tally.max_id), [Loss("embedded-separators", loss)]
 
 

@@ -299,6 +299,11 @@ def dry_run(
     taken = "" if destination.copies_lines or destination.packed is not None else estimate(request, inputs, axis)
     if isinstance(taken, str) and taken:
         notes.add(f"no estimate: {taken}")
+    elif not isinstance(taken, str) and destination.path.is_local:
+        from tokfmt.commands.convert.estimate import lacking_space
+
+        for short in filter(None, [lacking_space(taken, built_at[0])]):
+            notes.add(short)
     result = result_of(request, inputs, destination, written, notes)
     goes = {str(path): replacement for path in destination.paths if (replacement := replaced(path))}
     minimum_bytes = total_of(one.minimum_bytes for one in written.portions)

@@ -145,6 +145,7 @@ class Estimate(TypedDict):
         is_exact: True if the counts are not estimated.
         scratch_bytes: The bytes that a run writes to scratch, and to parts beside the destination, and removes.
         cpu_seconds: The CPU time of all workers together.
+        measured_seconds: The CPU time of the trial that it is scaled from, without start-up.
         read_bytes: The bytes of text, or of IDs in memory, that the trial read; of compressed text, as it is stored.
         places: The number of places that the trial read.
         memory_bytes: The largest memory of this process so far, with the trial by one worker.
@@ -157,6 +158,7 @@ class Estimate(TypedDict):
     size_bytes: int
     scratch_bytes: int
     cpu_seconds: float
+    measured_seconds: float
     read_bytes: int
     places: int
     memory_bytes: int

@@ -74,7 +74,10 @@ class Packs(View):
             what = (
                 f"{counted(len(long), 'sequence')} of more than {size + 1:,} tokens (first: sequence {int(long[0]):,})"
             )
-            remedy = f"--to-opt pack_size={int(lengths.max()) - 1} holds the longest"
+            remedy = (
+                f'--to-opt pack_size={int(lengths.max()) - 1} holds the longest. A recipe with pack = "bestfit" and '
+            )
+            remedy += f'labels = "same" packs all, and cuts these, in rows of seq_len = {size}'
             raise ConversionError(f"{name}: {what}, which no row of pack_size={size} holds. {remedy}")
         firsts = [0]
         while firsts[-1] < len(lengths):
