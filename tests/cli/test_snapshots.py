@@ -115,7 +115,9 @@ def home(tmp_path_factory):
 def masked(text):
     """Without what differs from run to run."""
     text = re.sub(r"\b\d+(\.\d+)? (ms|s)\b", "TIME", text)
-    text = re.sub(r'("(?:seconds|cpu_seconds|elapsed|time|tokens_per_second)": )[\d.e-]+', r"\1TIME", text)
+    text = re.sub(
+        r'("(?:seconds|cpu_seconds|measured_seconds|elapsed|time|tokens_per_second)": )[\d.e-]+', r"\1TIME", text
+    )
     text = re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z|[+-]\d\d:?\d\d)?", "DATE", text)
     text = re.sub(
         r'[\d.]+ .?B free|(?<=runs in) .*|(?<="free_bytes": )\d+|(?<="memory_bytes": )\d+|(?<="jobs": )\d+|(?<=, under a second with ).*',

@@ -8,7 +8,6 @@ imports and of the tokenizer. The counts of sources of token IDs are exact: an i
 from __future__ import annotations
 
 import resource
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +21,6 @@ from tokfmt.commands.convert.inputs import Inputs, text_recipe_of
 from tokfmt.commands.convert.publish import Workplace, publishers_of, workers_of, workplace
 from tokfmt.commands.convert.report import Written
 from tokfmt.commands.convert.request import Estimate, Notes, Request
-from tokfmt.commands.guards import free_bytes
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import Block, RecordBatch, RecordReader, RecordView
 from tokfmt.errors import Loss, TokfmtError
@@ -32,7 +30,6 @@ from tokfmt.files.place import LocalPlace, Place
 from tokfmt.model.select import Picked
 from tokfmt.run.plan import Workers
 from tokfmt.run.progress import Progress
-from tokfmt.wording import human_bytes, printable
 
 PLACES = 20
 """Number of places that a trial reads, spread over the sources."""
@@ -170,20 +167,6 @@ def scaled(found: Estimate, sources: int, wanted: int) -> Estimate:
         "cpu_seconds": found["cpu_seconds"] * factor,
         "scaled_to": wanted,
     }
-
-
-def lacking_space(found: Estimate, destination: Path) -> str:
-    """Return a note if the destination and scratch, which are on disk at once, do not fit; "" if they do."""
-    scratch = Path(tempfile.gettempdir())
-    needed, free = found["size_bytes"], free_bytes(destination)
-    is_one_disk = free_bytes(scratch) == free
-    places = [(needed + found["scratch_bytes"] * is_one_disk, free, destination.absolute().parent)]
-    places += [] if is_one_disk else [(found["scratch_bytes"], free_bytes(scratch), scratch)]
-    return "; ".join(
-        f"the run needs about {human_bytes(size)} at once in {printable(at)}, and {human_bytes(room)} are free"
-        for size, room, at in places
-        if room is not None and size > room
-    )
 
 
 def _size(directory: Path) -> int:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
@@ -57,7 +58,7 @@ from tokfmt.source.manifest import (
 )
 from tokfmt.source.request import SourceFiles
 from tokfmt.source.stored import records_of, unknown_id
-from tokfmt.wording import percent
+from tokfmt.wording import human_bytes, percent, printable
 
 _LISTED = 16  # losses of one name that the result lists
 _LISTED_SOURCES = 20_000  # sources listed one by one: tokfmt reads a manifest of at most 16 MiB
@@ -300,9 +301,7 @@ def dry_run(
     if isinstance(taken, str) and taken:
         notes.add(f"no estimate: {taken}")
     elif not isinstance(taken, str) and destination.path.is_local:
-        from tokfmt.commands.convert.estimate import lacking_space
-
-        for short in filter(None, [lacking_space(taken, built_at[0])]):
+        for short in _lacking_space(taken, built_at[0]):
             notes.add(short)
     result = result_of(request, inputs, destination, written, notes)
     goes = {str(path): replacement for path in destination.paths if (replacement := replaced(path))}
@@ -318,6 +317,18 @@ def dry_run(
         plan["spool"] = str(spool_parent(request.spool))
         plan["upload"] = {"minimum_bytes": minimum_bytes, "minimum_requests": minimum_requests(minimum_bytes or 0)}
     return replace(result, dry_run=True, verified=False, replaces=goes, plan=plan)
+
+
+def _lacking_space(found: Estimate, destination: Path) -> Iterator[str]:
+    """Yield a note if the destination and scratch, which are on disk at once, do not fit."""
+    scratch = Path(tempfile.gettempdir())
+    needed, free = found["size_bytes"], free_bytes(destination)
+    is_one_disk = free_bytes(scratch) == free
+    places = [(needed + found["scratch_bytes"] * is_one_disk, free, destination.absolute().parent)]
+    places += [] if is_one_disk else [(found["scratch_bytes"], free_bytes(scratch), scratch)]
+    for size, room, at in places:
+        if room is not None and size > room:
+            yield f"needs about {human_bytes(size)} at once in {printable(at)}, and {human_bytes(room)} are free"
 
 
 def read_from_stores() -> int:
