@@ -39,6 +39,12 @@ def test_an_unknown_option_names_the_command_and_one_remedy(name):
     assert re.fullmatch(rf"Did you mean --\S+\?|Run tokfmt {name} --help for its options", said[len(start) :].strip())
 
 
+_DUP = (
+    '\'dup\' is not a query; tokfmt show takes it, without "not"; in a recipe, dedup = "exact" leaves out what is equal'
+)
+_FILTERS = 'A recipe takes dedup = "exact", and filters such as min_tokens: tokfmt recipe SRC -o mix.toml writes one'
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -59,6 +65,13 @@ def test_an_unknown_option_names_the_command_and_one_remedy(name):
         (["show", PACK, "some words"], "'some words' is not a query; write 'text:some words' to find these words"),
         (["convert", PACK, "o.pbin", "--limit", "3"],
          "tokfmt convert has no option --limit. --select 0:N takes the first N sequences"),
+        (["convert", PACK, "o.pbin", "--dedup"], "tokfmt convert has no option --dedup. " + _FILTERS),
+        (["convert", PACK, "o.pbin", "--min-tokens", "5"], "tokfmt convert has no option --min-tokens. " + _FILTERS),
+        (["convert", PACK, "o.pbin", "--pack", "bestfit"], "tokfmt convert has no option --pack. "
+         "tokfmt recipe SRC -o mix.toml has such options, and writes a recipe that convert reads"),
+        (["convert", PACK, "o.pbin", "--select", "dup"], _DUP),
+        (["convert", PACK, "o.pbin", "--select", "not dup"], _DUP),
+        (["show", PACK, "not dup"], _DUP),
         (["check", PACK, "--vocab-size", "50257"],
          "tokfmt check has no option --vocab-size. --tokenizer NAME compares the IDs with its vocabulary; "
          "tokfmt stats has the largest ID"),

@@ -225,7 +225,10 @@ def _explain_draft(draft: TextRecipe, *, as_json: bool) -> None:
     ):
         for line in table.lines() if table.rows else ():
             click.echo(line)
-    click.echo(f"Samples exist once the recipe is converted: tokfmt convert {printable(previewed.recipe)} DST")
+    click.echo(
+        "The counts of what is kept, and samples, exist once the recipe is converted, which reads all of its sources: "
+        f"tokfmt convert {printable(previewed.recipe)} DST"
+    )
     for text in previewed.notes:
         note(text)
 

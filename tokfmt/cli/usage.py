@@ -28,6 +28,14 @@ _OPTIONS_MEANT = {
     **dict.fromkeys(
         (("show", word) for word in ("-o", *(f"--{word}" for word in ("output", "out", "export", "save")))), _EXPORT
     ),
+    **dict.fromkeys(
+        (("convert", f"--{word}") for word in ("dedup", "deduplicate", "filter", "min-tokens", "max-tokens")),
+        'A recipe takes dedup = "exact", and filters such as min_tokens: tokfmt recipe SRC -o mix.toml writes one',
+    ),
+    **dict.fromkeys(
+        (("convert", f"--{word}") for word in ("pack", "labels", "weight", "weights", "epochs", "tokens")),
+        "tokfmt recipe SRC -o mix.toml has such options, and writes a recipe that convert reads",
+    ),
     ("convert", "--limit"): "--select 0:N takes the first N sequences",
     ("check", "--vocab-size"): "--tokenizer NAME compares the IDs with its vocabulary; tokfmt stats has the largest ID",
 }

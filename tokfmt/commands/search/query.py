@@ -195,6 +195,13 @@ def _negation(query: Query) -> Query:
     return NumberQuery(tuple((a, b) for a, b in zip(ends[::2], ends[1::2], strict=True) if a < b))
 
 
+def _instead(text: str) -> str:
+    """Return the remedy for words that are not a query."""
+    if text.lower() == "dup":
+        return 'tokfmt show takes it, without "not"; in a recipe, dedup = "exact" leaves out what is equal'
+    return f"write 'text:{text}' to find these words"
+
+
 def parse_query(text: str) -> Query:
     """Return the query that a text such as `token:50256` states; the syntax is in the docstring of the module."""
     if negation := _NOT.fullmatch(text):
@@ -221,7 +228,7 @@ def parse_query(text: str) -> Query:
         kind = match["word"]
     elif not colon:
         near = _meant(kind)
-        how = f"write 'text:{text.strip()}' to find these words" if near is None and kind else _HOW
+        how = _instead(text.strip()) if near is None and kind else _HOW
         raise OptionError(f"{text!r} is not a query; {how}", name=text, nearest=near)
     raise OptionError(f"{text!r}: there is no query {kind!r}; {_HOW}", name=text, nearest=_meant(kind))
 

@@ -276,7 +276,7 @@ def _query(selection: str | None) -> Query | None:
         return parse_query(selection)
     except OptionError as error:
         word = selection.partition(":")[0].strip()
-        near = nearest(word, ["random", "dup"]) if error.nearest is None else None
+        near = nearest(word, ["random", "dup"]) if error.nearest is None and "dup" not in word.split() else None
         if near is not None:
             example = "random:5" if near == "random" else near
             raise OptionError(f"{selection!r} chooses nothing", name=word, nearest=example) from None
