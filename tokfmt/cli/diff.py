@@ -28,8 +28,8 @@ _EPILOG = examples(
     "tokfmt diff pack.pbin pack.pbin",
     "tokfmt diff --eos 50256 pack.pbin shuffled.pbin --ignore-order",
 )
-_SIDES = {"changed": "ab", "only_in_a": "a", "only_in_b": "b"}
-"""By kind of difference, the sides whose sequence numbers must follow each other to be listed as one range."""
+_SIDES = {"only_in_a": "a", "only_in_b": "b"}
+"""By kind of difference, the side whose sequence numbers must follow each other to be listed as one range."""
 
 
 @click.command("diff", cls=Command, epilog=_EPILOG, no_args_is_help=True)
@@ -138,10 +138,8 @@ def _runs(differences: Sequence[Any]) -> Iterator[list[Any]]:
 
     def kind(numbered: tuple[int, Any]) -> tuple[object, ...]:
         number, difference = numbered
-        sides = _SIDES.get(difference.kind)
-        return (
-            (number,) if sides is None else (difference.kind, *(getattr(difference, side) - number for side in sides))
-        )
+        side = _SIDES.get(difference.kind)
+        return (number,) if side is None else (difference.kind, getattr(difference, side) - number)
 
     for _, run in groupby(enumerate(differences), kind):
         yield [difference for _, difference in run]
@@ -150,10 +148,7 @@ def _runs(differences: Sequence[Any]) -> Iterator[list[Any]]:
 def _sentences(noun: str, first: Any, last: Any) -> str:
     if first.kind == "only_in_a":
         return f"{noun}s {first.a:,} to {last.a:,} of A are missing in B"
-    if first.kind == "only_in_b":
-        return f"{noun}s {first.b:,} to {last.b:,} of B are missing in A"
-    a, b = f"{noun}s {first.a:,} to {last.a:,}", f"{first.b:,} to {last.b:,}"
-    return f"{a} differ" if first.a == first.b else f"{a} of A differ from {b} of B"
+    return f"{noun}s {first.b:,} to {last.b:,} of B are missing in A"
 
 
 def _sentence(noun: str, difference: Any) -> str:
