@@ -270,7 +270,8 @@ def by_browse(part, home):
         assert reader.info.tokens == found.tokens
         return found
     finally:
-        session.opened.close()
+        for view in session.opened.views:
+            view.reader.close()
 
 
 def by_convert(part, home):

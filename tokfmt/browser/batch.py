@@ -15,10 +15,10 @@ from textual.widgets import Static
 from tokfmt.base.options import parse_count
 from tokfmt.browser import keys
 from tokfmt.browser.colors import TONES, sign_of
-from tokfmt.browser.data.batch import Batch, attention_words, batch_of, parse_sizes, parts_in, step_of, text_of
+from tokfmt.browser.data.batch import Batch, attention_words, batch_of, parse_sizes, step_of, text_of
 from tokfmt.browser.data.cells import Cells, fitted
 from tokfmt.browser.data.layout import TokenStyle
-from tokfmt.browser.data.parts import RowParts
+from tokfmt.browser.data.parts import RowParts, parts_of
 from tokfmt.browser.data.rows import View
 from tokfmt.browser.data.session import Session
 from tokfmt.browser.data.spots import Spot
@@ -113,7 +113,7 @@ class BatchList(VirtualTable):
             self.post_message(self.Moved())
             self.fetch()
 
-        self.loader.ask(lambda: parts_in(view, style, [batch.rows[line] for line in wanted]), then)
+        self.loader.ask(lambda: [parts_of(view.port, style, batch.rows[line].row) for line in wanted], then)
 
     def moved(self) -> None:
         self.part = 0

@@ -11,7 +11,8 @@ overview     what is counted of a dataset, and its facts
 outline      the parts of files with their findings and fields, and the bytes with their tokens
 search       the words of a search, a running search, its hits
 excerpts     the words around the first hit of a search
-columns      columns beside those of every dataset, and the order by length
+columns      columns beside those of every dataset, and the order of the list
+batch        the samples of a training step
 packing      how full samples are, and what a recipe takes of its sources
 prompts      the tokens at the end of prompts, and samples whose loss begins elsewhere
 parts        the parts of a row: its documents with their sources, its padding
@@ -20,8 +21,7 @@ check        the check of a dataset
 tokenizers   tokenizers to choose from
 catalog      the datasets below a folder or a bucket, and their facts
 answers      the places that a typed line names
-links        the place in a dataset as a command that opens the browser there
-history      the places before jumps, back and forward
+spots        places: as words, as a command that opens the browser there, and the way back
 copies       copies of rows, and rows that are written to a file
 saving       files that the browser writes: pictures, lists
 state        facts kept between runs: the tokenizer, the last place, queries

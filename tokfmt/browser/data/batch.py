@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tokfmt.base.options import parse_count
 from tokfmt.browser.data.layout import TokenStyle, bytes_of
 from tokfmt.browser.data.opening import recipe_of, run_of, samples_of
-from tokfmt.browser.data.parts import RowParts, SamplePart, parts_of
+from tokfmt.browser.data.parts import RowParts, SamplePart
 from tokfmt.browser.data.rows import Damage, View, fetched
 from tokfmt.browser.data.session import Session, Sizes
 from tokfmt.core.reader import Layout, TokenReader
@@ -98,11 +98,6 @@ def step_of(view: View, row: int, sizes: Sizes) -> int:
         step: int = run.order.batches.step_of(run.order.first + row)
         return step
     return min(row // sizes.batch, max(1, view.port.count // sizes.batch) - 1)
-
-
-def parts_in(view: View, style: TokenStyle, rows: Sequence[BatchRow]) -> list[RowParts | None]:
-    """Return the parts of some samples of a batch; None for one that is one document, or cannot be read. Reads them."""
-    return [parts_of(view.port, style, row.row) for row in rows]
 
 
 def text_of(view: View, style: TokenStyle, row: int, part: SamplePart) -> str:

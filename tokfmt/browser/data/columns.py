@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tokfmt.base.resources import Recent
 from tokfmt.browser.data.opening import run_of, samples_of
 from tokfmt.browser.data.parts import RowParts, names_of, parts_in_recipe, run_names
-from tokfmt.browser.data.rows import RecordSource, RowSource
+from tokfmt.browser.data.rows import RowSource
 from tokfmt.browser.data.session import Session
 from tokfmt.browser.data.workers import Job
 from tokfmt.commands.search.search import densities
@@ -28,7 +28,6 @@ from tokfmt.core.records import RecordReader
 from tokfmt.errors import CorruptError, TokfmtError
 
 if TYPE_CHECKING:
-    from tokfmt.core.format import Encoder
     from tokfmt.mix import Samples
 
 Rows = NDArray[np.int64]
@@ -236,11 +235,10 @@ def _lengths(port: RowSource, first: int, last: int) -> Iterator[Lengths]:
         return
     from tokfmt.text.ingest import encoded_batches
 
-    encoder: Encoder | None = port.encoder if isinstance(port, RecordSource) else None
     for block in reader.blocks(_BLOCK, first, last):
-        if reader.info.kind == "text" and encoder is None:
+        if port.unit == "character":
             for batch in reader.texts(block):
                 yield [len(text) for text in batch.texts]
         else:
-            for ragged in encoded_batches(reader, encoder, block):
+            for ragged in encoded_batches(reader, port.encoder, block):
                 yield np.diff(ragged.offsets)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.browser.data.rows import RecordSource, RowSource
+from tokfmt.browser.data.rows import RowSource
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import TokfmtError
@@ -72,7 +72,7 @@ def _all_ids(port: RowSource) -> tuple[Tokens, Offsets]:
         return reader.tokens(int(offsets[0]), int(offsets[-1])), offsets - offsets[0]
     from tokfmt.text.ingest import encoded_batches
 
-    encoder, blocks = port.encoder if isinstance(port, RecordSource) else None, reader.blocks(_BLOCK)
-    batches = (encoded_batches(reader, encoder, block) for block in (blocks if reader.info.size <= _TEXT else ()))
+    blocks = reader.blocks(_BLOCK) if reader.info.size <= _TEXT else ()
+    batches = (encoded_batches(reader, port.encoder, block) for block in blocks)
     ragged = Ragged.of((ids for batch in chain.from_iterable(batches) for ids in batch), np.dtype(np.uint64))
     return ragged.tokens, ragged.offsets

@@ -115,11 +115,6 @@ class Opening(NamedTuple):
             return source
         return source._replace(separator=separator)  # that of the tokenizer may be another one
 
-    def close(self) -> None:
-        """Release open files."""
-        for view in self.views:
-            view.reader.close()
-
 
 def opened(request: SourceRequest) -> Opening:
     """Open what a dataset can show at once; `Opening.grown` returns all of it."""

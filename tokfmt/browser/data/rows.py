@@ -75,6 +75,8 @@ class RowSource(Protocol):
     @property
     def unit(self) -> str: ...  # "token" or "character"
     @property
+    def encoder(self) -> Encoder | None: ...  # of text that is tokenized when it is read
+    @property
     def sampled(self) -> bool: ...  # pieces have masks and labels
 
     def peek_span(self, row: int) -> Span | Damage | None: ...
@@ -147,7 +149,7 @@ def damage_of(error: TokfmtError) -> Damage:
 class Viewport:
     """The rows and windows of a token axis. A `RowSource`."""
 
-    unit, whole = "token", True
+    unit, whole, encoder = "token", True, None
 
     def __init__(self, reader: TokenReader, again: Callable[[], TokenReader] | None = None) -> None:
         """Hold a reader; `again` opens the same rows, and looks at the end of each, if positions presume something."""

@@ -58,7 +58,7 @@ _NAMED_AT_MOST = 5
 
 def by_characters(scope: SearchScope, query: Query) -> bool:
     """Return whether hits are intervals of characters of a record, even if its units are tokens."""
-    return scope.of_text and (scope.encoder is None or isinstance(affirmed(query), TextQuery))
+    return scope.of_text and (scope.port.encoder is None or isinstance(affirmed(query), TextQuery))
 
 
 def amount(scope: SearchScope, query: Query) -> tuple[int, str]:
@@ -83,7 +83,7 @@ def _in_ids(scope: SearchScope, reader: RecordReader, query: Query, rows: range,
     plain: PlainQuery = affirmed(query)
     equal = _contents(scope, reader, plain) if isinstance(plain, SameQuery) else ()
     for block in reader.blocks(_BLOCK, rows.start, rows.stop):
-        for found in _batches(scope.encoder, reader, block):
+        for found in _batches(scope.port.encoder, reader, block):
             if search.stopped():
                 return
             count = found.info.sequences
@@ -109,7 +109,7 @@ def _contents(scope: SearchScope, reader: RecordReader, query: SameQuery) -> lis
     found = []
     for number in query.numbers:
         check_number(number, scope.port.count)
-        one = MemoryReader(encoded(reader, scope.encoder, number, number + 1))
+        one = MemoryReader(encoded(reader, scope.port.encoder, number, number + 1))
         found.append(Content(one, 0, one.info.tokens))
     return found
 
@@ -503,7 +503,7 @@ class SearchJob:
 
     @property
     def _translated(self) -> bool:
-        return by_characters(self.scope, self.query) and self.scope.encoder is not None
+        return by_characters(self.scope, self.query) and self.scope.port.encoder is not None
 
     def _ends(self, row: int) -> tuple[bytes, list[int]]:
         """Return the bytes of a row, and the end of each token in them."""

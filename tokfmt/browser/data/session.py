@@ -216,10 +216,7 @@ class Session:
     @property
     def view(self) -> View:
         """Return the view on the screen."""
-        for view in self.opened.views:
-            if view.name == self.shown:
-                return view
-        raise LookupError(self.shown)
+        return next(view for view in self.opened.views if view.name == self.shown)
 
     @property
     def statistics(self) -> Statistics | None:
@@ -348,11 +345,6 @@ class SearchScope(NamedTuple):
         return self.port.reader
 
     @property
-    def encoder(self) -> Encoder | None:
-        """Return the encoder of text that is tokenized on reading, if any."""
-        return self.port.encoder if isinstance(self.port, RecordSource) else None
-
-    @property
     def of_text(self) -> bool:
         """Return whether the rows hold text, not IDs."""
         return isinstance(self.reader, RecordReader) and self.reader.info.kind == "text"
@@ -466,7 +458,7 @@ def has_parts(port: RowSource) -> bool:
     """Return whether a row may have parts: a sample, a row of a recipe, or a row with a loss mask, as a chat has."""
     reader = port.reader
     if isinstance(reader, RecordReader):
-        return isinstance(port, RecordSource) and port.encoder is not None and bool(port.encoder.loss_masks)
+        return port.encoder is not None and bool(port.encoder.loss_masks)
     return reader.info.layout is Layout.SAMPLES or recipe_of(reader) is not None or is_masked(reader)
 
 
