@@ -94,10 +94,9 @@ ALLOWED = {
     "browser/data/saving.py": dict.fromkeys(("os.path.expanduser", "os.path.isdir", "os.path.lexists"), DESTINATION),
     "browser/data/catalog.py": {"os.path.commonprefix": "names, character by character"},
     "browser/data/opening.py": dict.fromkeys(("os.path.isdir", "os.scandir", "os.stat", "stat"), BROWSER),
-    "browser/data/session.py": dict.fromkeys(("os.path.abspath", "os.path.exists"), BROWSER),
+    "browser/data/session.py": dict.fromkeys(("os.path.abspath", "os.path.exists", "os.path.realpath"), BROWSER),
     "browser/signals.py": {"os.open": "the terminal"},
     "browser/data/state.py": dict.fromkeys(("open", "read_bytes", "stat"), "the state of the browser is a local file"),
-    "browser/data/tokenizers.py": dict.fromkeys(("os.path.exists", "os.path.realpath"), "a tokenizer of this machine"),
 }  # fmt: skip
 
 

@@ -27,11 +27,13 @@ from tokfmt.browser.data.check import checked, is_cheap
 from tokfmt.browser.data.opening import UNKNOWN, Stamp, stamp_of
 from tokfmt.browser.data.saving import free_name, json_lines, refusal, saved
 from tokfmt.browser.data.session import (
+    NONE,
     Choice,
     Loading,
     Session,
     Stage,
     Vocabulary,
+    known_tokenizers,
     other_split,
     reopened,
     shown_path,
@@ -673,7 +675,6 @@ class Browser(TypeAhead):
 
     async def action_tokenizers(self) -> None:
         """Ask for a tokenizer, and show the dataset with it."""
-        from tokfmt.browser.data.tokenizers import known_tokenizers
         from tokfmt.browser.dialogs import Prompt
 
         known = known_tokenizers(self.session)
@@ -684,8 +685,6 @@ class Browser(TypeAhead):
 
     def use_tokenizer(self, name: str) -> None:
         """Show the dataset on the screen with another tokenizer, or with none."""
-        from tokfmt.browser.data.tokenizers import NONE
-
         if self.current in self.loadings:
             self.loadings[self.current].change(None if name == NONE else Choice(name, "key T"))
         self.refresh_tabs()

@@ -18,7 +18,6 @@ prompts      the tokens at the end of prompts, and samples whose loss begins els
 parts        the parts of a row: its documents with their sources, its padding
 frequency    how often each token ID is in a small dataset
 check        the check of a dataset
-tokenizers   tokenizers to choose from
 catalog      the datasets below a folder or a bucket, and their facts
 answers      the places that a typed line names
 spots        places: as words, as a command that opens the browser there, and the way back

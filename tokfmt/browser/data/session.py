@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from tokfmt.browser.data.layout import Pieces, TokenStyle
 from tokfmt.browser.data.opening import UNKNOWN, Opening, Stamp, identity_of, opened, recipe_of, stamp_of
 from tokfmt.browser.data.rows import Characters, Damage, RecordSource, RowSource, Span, View, Viewport, fetched_span
-from tokfmt.browser.data.state import recall, remember, remember_later
+from tokfmt.browser.data.state import recall, remember, remember_later, tokenizers_of_all
 from tokfmt.browser.data.workers import Job, said
 from tokfmt.core.format import Encoder
 from tokfmt.core.loss_mask import is_masked
@@ -98,6 +98,19 @@ def choose(path: Place, given: str | None, made_by: Mapping[str, Any] | None, ma
         return Choice(_located(named, path), _PARAMS)
     last = recall(path).get("tokenizer")
     return Choice(last, "last time") if isinstance(last, str) and last else None
+
+
+NONE = "none"
+"""The word for no tokenizer."""
+
+
+def known_tokenizers(session: Session) -> list[Choice]:
+    """Return the tokenizers to choose from: the one in use, and those of other datasets, the last used first."""
+    used = [] if session.choice is None else [session.choice]
+    found = dict[str, Choice]()
+    for one in (*used, *(Choice(name, "used before") for name in tokenizers_of_all())):
+        found.setdefault(os.path.realpath(one.name) if os.path.exists(one.name) else one.name, one)
+    return list(found.values())
 
 
 def _located(name: str, path: Place) -> str:
