@@ -4,7 +4,7 @@ opening      datasets, opened as far as a screen needs them
 session      one dataset or split, or one that cannot be read, opened in stages, with its tokenizer
 rows         rows and windows of a token axis or of records, cached
 layout       tokens to glyphs, glyphs to lines, a row of any length as lines
-facts        the facts about a token
+facts        the facts about a token, with the frequency of its ID in a small dataset
 cells        the cells of tables, and the models of tables
 lines        the lines of a table: facts, lengths, token IDs, groups of equal rows
 overview     what is counted of a dataset, and its facts
@@ -16,7 +16,6 @@ batch        the samples of a training step
 packing      how full samples are, and what a recipe takes of its sources
 prompts      the tokens at the end of prompts, and samples whose loss begins elsewhere
 parts        the parts of a row: its documents with their sources, its padding
-frequency    how often each token ID is in a small dataset
 check        the check of a dataset
 catalog      the datasets below a folder or a bucket, and their facts
 answers      the places that a typed line names

@@ -20,7 +20,7 @@ from textual.containers import Horizontal, Vertical
 from tokfmt.browser import keys
 from tokfmt.browser.data.answers import byte_finder, number_words, parse_number, row_of
 from tokfmt.browser.data.batch import batch_size_of, planned_of, samples_view
-from tokfmt.browser.data.facts import TokenFacts, byte_offset_of_unit, facts_of
+from tokfmt.browser.data.facts import Frequencies, TokenFacts, byte_offset_of_unit, facts_of, frequencies_of
 from tokfmt.browser.data.layout import Mode, TokenStyle
 from tokfmt.browser.data.opening import UNKNOWN, samples_of
 from tokfmt.browser.data.parts import Target, target_of
@@ -43,7 +43,6 @@ from tokfmt.errors import OptionError, TokfmtError
 
 if TYPE_CHECKING:
     from tokfmt.browser.data.copies import Copied, Numbers
-    from tokfmt.browser.data.frequency import Frequencies
     from tokfmt.browser.data.search import Found, SearchJob
 
 
@@ -875,17 +874,12 @@ class SequencesTab(Tab):
 
             self._known.ask(lambda: padding_share(session), partial(self._say_padding, session, session.shown))
 
-        def work() -> Frequencies | None:
-            from tokfmt.browser.data.frequency import frequencies_of
-
-            return frequencies_of(port)
-
         def then(found: Frequencies | None) -> None:
             if port is self.port:
                 self._frequencies = found
                 self._detail(self._facts)
 
-        self._known.ask(work, then)
+        self._known.ask(lambda: frequencies_of(port), then)
 
     def _say_padding(self, session: Session, view: str, share: float) -> None:
         session.padding[view] = share
