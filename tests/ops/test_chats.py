@@ -5,6 +5,7 @@ import shutil
 import time
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -181,6 +182,18 @@ def test_a_destination_without_masks_is_refused_and_a_recipe_keeps_them(tmp_path
         assert done.losses.keys() == {"loss-mask"}
     tokfmt.convert(recipe, tmp_path / "r.parquet", jobs=1)
     assert sorted(rows(tmp_path / "r.parquet"), key=str) == sorted(EXPECTED, key=str)
+
+
+def test_a_separator_counts_after_a_completion_of_text_and_not_after_a_chat(tmp_path):
+    """A template ends what the assistant says, and TRL ends a completion of text with the EOS."""
+    pairs = stored(tmp_path / "pairs.jsonl", [{"prompt": "The sky is", "completion": " blue."}] * 3)
+    chats = chat(tmp_path / "chats.jsonl", ("user", "Hello"), ("assistant", "there"))
+    for source, counts in ((pairs, 1), (chats, 0)):
+        out = tmp_path / f"{source.stem}.ds"
+        tokfmt.convert(source, out, tokenizer=CHATS / "plain", to_eos=300, jobs=1, verify=True)
+        ends = np.fromfile(f"{out}.index", "<u8").astype(int) - 1
+        assert np.fromfile(out, "<u2")[ends].tolist() == [300] * len(ends)
+        assert np.fromfile(f"{out}.loss", "u1")[ends].tolist() == [counts] * len(ends)
 
 
 @pytest.mark.parametrize("name", first(1, ["messages.jsonl", "messages.parquet"]))

@@ -77,6 +77,9 @@ def test_open_reads_complete_sequences(tmp_path):
     cut(path, path.stat().st_size - 1)
     with pytest.raises(FormatError):
         tokfmt.open(path, eos=EOS)
+    for read in (tokfmt.info, tokfmt.show):
+        with pytest.raises(FormatError, match="tokfmt convert .*--allow-partial saves"):
+            read(path)
     with tokfmt.open(path, eos=EOS, allow_partial=True) as dataset:
         assert [one.tolist() for one in dataset] == LISTS[:-1]
         assert any(note.startswith("partial: 39 of 40 sequences are saved") for note in dataset.notes)
