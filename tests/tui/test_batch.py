@@ -5,8 +5,8 @@ import shutil
 
 import commands
 import pytest
-from browsing import browse, line
-from paths import FIXTURES
+from browsing import browse, line, notes
+from paths import FIXTURES, TOKENIZER
 
 MIX, RUN = FIXTURES / "recipe" / "mix.toml", FIXTURES / "runs" / "megatron_core"
 
@@ -120,3 +120,49 @@ def test_lines_fit(width):
             assert len(line(shown(app), y)) <= shown(app).size.width
 
     browse([MIX], steps, size=(width, 20))
+
+
+def test_text_is_shown_once_the_tokenizer_is_loaded():
+    async def steps(app, press):
+        await press("b")
+        text = app.screen.query_one("#batch-text")
+        ids = str(text.render())
+        assert set(ids.split()) <= {word for word in ids.split() if word.isdecimal()}
+        app.use_tokenizer(str(TOKENIZER))
+        await press()
+        assert str(text.render()) != ids, "without a move of the cursor"
+
+    browse([MIX], steps)
+
+
+def test_o_leads_from_a_batch_to_the_source_and_the_way_back_is_named():
+    async def steps(app, press):
+        await press("b", "down", "down", "down", "right")
+        part = shown(app).parts[3].parts[1]
+        await press("O")
+        assert app.session.where == (part.document, part.first)
+        assert "⌫" in str(app.screen.query_one("#keys").render())
+        await press("backspace")
+        assert (shown(app).cursor, shown(app).part) == (3, 1)
+
+    browse([MIX], steps)
+
+
+def test_o_states_why_a_batch_leads_nowhere():
+    async def steps(app, press):
+        await press("b", "O")
+        assert "ledger" in notes(app)[-1].message
+        assert shown(app)
+
+    browse([FIXTURES / "hdf5" / "summarization"], steps)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_batch_states_the_number_of_steps_and_whether_attention_crosses_documents(width):
+    async def steps(app, press):
+        await press("b")
+        assert "of 45" in str(app.screen.query_one("#batch-title").render()), "360 samples, 8 at each step"
+        place = app.screen.query_one("#batch-place")
+        assert "attention crosses documents" in "".join(line(place, y) for y in range(place.size.height))
+
+    browse([RUN / "run.toml"], steps, size=(width, 24))

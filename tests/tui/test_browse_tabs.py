@@ -103,7 +103,7 @@ def test_everything_fits_in_any_size():
             await press("1")
             for key in ("question_mark", "g", "slash", "f", "e"):
                 await press(key)
-                box = app.screen.query(".box, #help, #prompt").first()
+                box = app.screen.query(".box, #help, Prompt").first()
                 assert all(widget.region.right <= box.region.right <= width for widget in box.query("*")), key
                 await press("escape")
 

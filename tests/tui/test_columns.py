@@ -118,7 +118,7 @@ def test_an_export_has_the_order_of_the_list(path, field, tmp_path, monkeypatch)
 
     async def steps(app, press):
         tab = tab_of(app)
-        await press("vertical_line", "f", *"len", "greater_than_sign", *"50", "enter", "e", "enter")
+        await press("vertical_line", "f", *"len", "greater_than_sign", *"50", "enter", "e", "enter", "enter")
         rows = [tab.list.row_of(k) for k in range(tab.list.count)]
         assert rows != sorted(rows)
         (written,) = tmp_path.glob("*.jsonl")

@@ -66,8 +66,8 @@ def test_the_other_tabs_follow_the_split(tmp_path, monkeypatch):
         assert app.session.verdict is verdict  # of the whole store
         await press("1", "x")
         assert "validation" in app.tab.hex.path.parts
-        await press("1", "e")
-        assert app.screen.query(Input).last().value == "multi_chunk-validation-documents.jsonl"
+        await press("1", "e", "enter")
+        assert app.screen.query_one(Input).value == "multi_chunk-validation-documents.jsonl"
         await press("enter")
 
     browse([STORE], steps)

@@ -8,6 +8,7 @@ from amount import FUZZ_ONLY, first
 from browsing import DOCUMENTS, PACK, browse, line, listed, notes, reader_text, tab_of, to, to_finding
 from opened import open_source
 from paths import CORPUS, FIXTURES
+from textual.widgets import Input
 
 # the way there and back
 
@@ -76,8 +77,8 @@ def test_every_list_is_exported(repeated, name, tmp_path):
 def test_what_a_group_lists_is_exported_as_sequences(repeated, tmp_path):
     async def steps(app, press):
         await to(app, press, "groups")
-        await press("enter", "e")
-        app.screen.query_one("#path").value = str(tmp_path / "out.jsonl")
+        await press("enter", "e", "enter")
+        app.screen.query_one(Input).value = str(tmp_path / "out.jsonl")
         await press("enter")
         exported = [json.loads(text) for text in (tmp_path / "out.jsonl").read_text().splitlines()]
         assert [next(iter(one.values())) for one in exported] == [[7, 8, 9]] * 3

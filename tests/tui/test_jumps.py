@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 from amount import FUZZ_ONLY
-from browsing import Browser, Fake, MemoryReader, Ragged, browse, session_of, settled, tab_of
+from browsing import PACK, Browser, Fake, MemoryReader, Ragged, browse, session_of, settled, tab_of
 
 
 def test_a_search_beside_a_filter_says_how_many_of_its_rows_are_listed():
@@ -144,3 +144,21 @@ def test_moves_that_wait_for_a_disk_are_all_made():
         assert tab.where == (1, 3)
 
     browse([], steps, session=session_of(reader))
+
+
+def test_the_key_to_the_right_reads_a_row():
+    async def steps(app, press):
+        await press("down", "right")
+        assert tab_of(app).reader.has_focus
+        await press("right")
+        assert tab_of(app).where == (1, 1)
+
+    browse([PACK], steps)
+
+
+def test_the_palette_finds_the_overview_by_what_it_shows():
+    async def steps(app, press):
+        await press("ctrl+p", *"stat", "enter")
+        assert app.entry.name == "statistics"
+
+    browse([PACK], steps)

@@ -265,6 +265,12 @@ def test_a_sample_whose_loss_begins_elsewhere_is_told_apart(tmp_path):
             assert words.get(row, "") in shown
             assert "7 = 4 prompt + 3 trained + 0 padding" in shown or row in words
             assert "…" not in shown
+        rows = tab_of(app).list
+        await press("home")
+        assert [row for row in range(12) if "▲" in line(rows, rows.head + row)] == [3, 5, 9]
+        for key, row in (("n", 3), ("n", 5), ("N", 3), ("n", 5), ("n", 9), ("n", 9)):
+            await press(key)
+            assert tab_of(app).where[0] == row
 
     for columns in (120, 80):  # a narrow strip has a line for the facts, and two for what is odd
         browse([tmp_path / "odd.parquet"], steps, size=(columns, 24))

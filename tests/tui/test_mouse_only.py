@@ -1,6 +1,7 @@
 """Everything that a key does, done with a mouse: lists of dialogs, ranges, the wheel beside the panes, words that lead on."""
 
 import json
+from pathlib import Path
 
 from amount import FUZZ_ONLY
 from browsing import BLOCKS, PACK, browse, browse_folder, clicks, commands, line, notes, tab_of
@@ -38,34 +39,34 @@ def place_of_line(rows, number):
     return x, next(y for y in range(top, top + height) if rows.screen.get_style_at(x, y).meta["option"] == number)
 
 
-def test_an_export_writes_what_is_shown_and_needs_no_enter(tmp_path, monkeypatch):
-    """Text where the reader shows text, and IDs where it shows IDs, or if the box says so."""
+def test_an_export_writes_what_is_shown_and_replaces_no_file(tmp_path, monkeypatch):
+    """Text where the reader shows text, and IDs where it shows IDs."""
     monkeypatch.chdir(tmp_path)
     tokfmt.convert(CORPUS, tmp_path / "x.pbin", tokenizer=str(TOKENIZER), executor="serial")
     written = tmp_path / "x-documents.jsonl"
 
     async def steps(app, press):
-        await press("e", "enter")
+        await press("e", "enter", "enter")
         assert [list(json.loads(text)) for text in written.read_text().splitlines()] == [["text"]] * 184
-        assert notes(app)[-1].message.startswith(f"Exported: 184 documents, {written.stat().st_size:,} bytes, in ")
-        written.unlink()
-        await press("e")
-        tick = app.screen.query_one("#text")
-        await clicks(app, press, tick.region.x + 1, tick.region.y)
-        assert (tick.value, tick.has_focus) == (False, True)
-        await click_key(app, press, "OK")
-        assert type(app.screen).__name__ != "Export"
-        assert '"input_ids"' in written.read_text()
+        said = notes(app)[-1].message
+        assert "184 documents" in said
+        assert f"{written.stat().st_size:,} bytes" in said
         await press("m", "e")
-        assert not app.screen.query_one("#text").value
-        app.screen.query_one("#what").value = "first "
-        assert "number" not in str(app.screen.query_one("#saying").render()), "the number is being typed"
-        written.unlink()
-        app.screen.query_one("#what").value = "3:5"
+        app.screen.query_one(Input).value = "first "
+        assert "number" not in str(app.screen.query_one("#meaning").render()), "the number is being typed"
+        app.screen.query_one(Input).value = "3:5"
         await press("enter")
-        assert len(written.read_text().splitlines()) == 2
+        app.screen.query_one(Input).value = written.name
+        await press("enter")
+        assert "exists already" in str(app.screen.query_one("#meaning").render())
+        app.screen.query_one(Input).value = "y.pbin"
+        await press("enter")
+        assert "convert" in str(app.screen.query_one("#meaning").render()), "the name is that of another format"
+        app.screen.query_one(Input).value = "ids.jsonl"
+        await press("enter")
 
     browse([tmp_path / "x.pbin"], steps, tokenizer=str(TOKENIZER))
+    assert [list(json.loads(text)) for text in Path("ids.jsonl").read_text().splitlines()] == [["input_ids"]] * 2
 
 
 @FUZZ_ONLY

@@ -3,7 +3,7 @@
 import struct
 
 from browsing import browse, line, tab_of
-from paths import FIXTURES
+from paths import FIXTURES, TOKENIZER
 
 from tokfmt.browser.data.outline import Outline, Row, first_open
 from tokfmt.core.annotation import Listed, Part
@@ -64,3 +64,18 @@ def test_a_pack_without_its_index_has_no_documents_and_its_error_has_room(tmp_pa
         assert app.tab.parts.finding.offset == 2000
 
     browse([cut], steps, size=(120, 36))
+
+
+def test_another_tokenizer_leaves_the_findings_of_a_damaged_pack_as_they_are():
+    async def steps(app, press):
+        await press("3")
+        found = [one.message for those in app.tab.parts.outline.findings.values() for one in those]
+        app.use_tokenizer(str(TOKENIZER))
+        await press()
+        assert [one.message for those in app.tab.parts.outline.findings.values() for one in those] == found
+        assert len(found) == 1
+        assert not app.query_one("#loading").display
+        assert app.tab.parts.finding.message == found[0]
+        assert app.tab.hex.file_size
+
+    browse([FIXTURES / "bad" / "modalities" / "cut_in_the_data.pbin"], steps)

@@ -65,3 +65,12 @@ def test_a_recipe_opens_with_its_packing(tmp_path):
         assert shown.display and tab.filtered is not None and "padding" in tab.filtered.words
 
     browse([tmp_path / "mix.toml"], steps, size=(140, 40), tokenizer=str(TOKENIZER))
+
+
+def test_every_column_of_the_packing_has_a_heading():
+    async def steps(app, press):
+        heads, *rows = app.query_one("#packing").packing.table(200)
+        assert all(heads)
+        assert all(len(row) == len(heads) for row in rows)
+
+    browse([FIXTURES / "recipe" / "mix.toml"], steps)

@@ -90,7 +90,7 @@ ALLOWED = {
     ),
     "commands/stats/stats.py": {"open": OWN},
     "commands/stats/report.py": {"File": "a report is a local file"},
-    "browser/export.py": dict.fromkeys(("os.path.abspath", "os.path.expanduser", "os.path.lexists"), DESTINATION),
+    "browser/app.py": dict.fromkeys(("os.path.abspath", "os.path.expanduser"), DESTINATION),
     "browser/data/saving.py": dict.fromkeys(("os.path.expanduser", "os.path.isdir", "os.path.lexists"), DESTINATION),
     "browser/data/catalog.py": {"os.path.commonprefix": "names, character by character"},
     "browser/data/opening.py": dict.fromkeys(("os.path.isdir", "os.scandir", "os.stat", "stat"), BROWSER),

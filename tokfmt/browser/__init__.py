@@ -15,9 +15,7 @@ With Textual:
     widgets      widgets that several tabs use: lists, the reader, the bars around the tabs
     dialogs      screens above the browser
     datasets     the screen of a catalog
-    tokenizers   the choice of a tokenizer
     work         long work beside the screen, the last of each kind
     typeahead    keys that are typed ahead reach the right screen
-    export       the dialog that writes rows to a file
     browse.tcss  layout and colors
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,7 @@ from tokfmt.browser.data.session import (
 from tokfmt.browser.data.spots import History, Spot, last_place
 from tokfmt.browser.data.state import is_written
 from tokfmt.browser.data.types import SourceRequest
+from tokfmt.browser.data.workers import Job, said
 from tokfmt.browser.tabs import TABS
 from tokfmt.browser.tabs.base import Entry, Tab
 from tokfmt.browser.tabs.sequences import SequencesTab
@@ -75,17 +77,7 @@ class Quit(Message):
 
 
 class Browser(TypeAhead):
-    """Show datasets.
-
-    Args:
-        session: The first dataset, opened.
-        others: Requests for the other datasets, which are opened when they are first shown.
-        tokenizer: The tokenizer as the user gave it.
-        theme: Name of a theme.
-        catalog: The datasets of a folder, of which the user opens some; `session` is then that of the folder, which
-            cannot be read as a dataset.
-        at: The place in the first dataset to show at first; None for its beginning.
-    """
+    """Show a session and `others`, which are opened when they are first shown; with a catalog, it is of the folder."""
 
     TITLE = "tokfmt browse"
     CSS_PATH = "browse.tcss"
@@ -207,7 +199,7 @@ class Browser(TypeAhead):
         """Return whether nothing is loading."""
         busy = self._openings or self._copies or self._probes or self._exports or self.is_typing
         loaded = not busy and all(loading.job is None for loading in self.loadings.values())
-        places = [*self.query(Tab), self.screen, *self.screen.query("#prompt")]
+        places = [*self.query(Tab), self.screen, *self.screen.query("Prompt")]
         places += [widget.loader for widget in self.query("*").results(WithLoader)]
         return loaded and is_written() and all(getattr(place, "idle", True) for place in places)
 
@@ -243,12 +235,7 @@ class Browser(TypeAhead):
     # going to places
 
     def go(self, spot: Spot, *, leaves: bool = True) -> None:
-        """Go to a place as soon as its dataset, its split and its view are there.
-
-        Args:
-            spot: The place.
-            leaves: Keep the place on the screen for the way back.
-        """
+        """Go to a place as soon as its dataset, split and view are there; `leaves` keeps this one for the way back."""
         if leaves:
             self.leave()
         number = self.current if spot.number is None else spot.number
@@ -444,16 +431,12 @@ class Browser(TypeAhead):
 
     def _show_split(self, split: str, then: Callable[[], None]) -> None:
         """Show a split of the dataset on the screen, if it has it, and call `then`."""
-        number, before = self.current, self.session
-        if split in before.splits and split != before.split:
-            self._change(number, split, then)
+        number, before, tokenizer = self.current, self.session, self._tokenizer
+        if split not in before.splits or split == before.split:
+            if split == before.split:  # the last request wins
+                self._openings.cancel(number)
+            then()
             return
-        if split == before.split:  # the last request wins
-            self._openings.cancel(number)
-        then()
-
-    def _change(self, number: int, split: str, then: Callable[[], None]) -> None:
-        before, tokenizer = self.sessions[number], self._tokenizer
 
         def opened(after: Session) -> None:
             self.loadings[number].cancel()
@@ -518,6 +501,8 @@ class Browser(TypeAhead):
         bar = bars.first()
         names = [printable(shown_path(self.requests[number]).name) for number in self._openings]
         loading = f"◌ opening {' and '.join(names)} · esc stops" if names else ""
+        writing = [job.share or 0 for job in map(self._exports.get, self._exports) if job is not None]
+        loading = loading or (f"◌ writing {writing[-1]:.0%} · esc stops" if writing else "")
         loading = loading or loading_words(session, self.loadings.get(self.current))
         bar.say(" · ".join(filter(None, (loading, transfer(session)))))
         bar.say_splits(session.splits, session.split)
@@ -623,7 +608,7 @@ class Browser(TypeAhead):
     def action_cancel(self) -> bool:
         """Stop to load, to open and to read; return whether something was stopped."""
         self._spots.pop(self.current, None)
-        opening = self._openings.cancel()
+        opening = self._openings.cancel() or self._exports.cancel()
         reading = [widget.loader.leave() for widget in (self.tab, *self.tab.query("*").results(WithLoader))]
         stopped = opening or self.loadings[self.current].cancel() or any(reading)
         if stopped:
@@ -633,7 +618,7 @@ class Browser(TypeAhead):
     def on_unmount(self) -> None:
         for loading in self.loadings.values():
             loading.cancel()
-        for work in (self._openings, self._looks, self._probes):
+        for work in (self._openings, self._exports, self._looks, self._probes):
             work.cancel()
 
     # notifications and dialogs
@@ -724,7 +709,7 @@ class Browser(TypeAhead):
         if action == "ask":
             return self.session.refused is None
         if action == "close_help":
-            return bool(self.screen.query("#help")) and not self.screen.query("#prompt")
+            return bool(self.screen.query("#help")) and not self.screen.query("Prompt")
         return super().check_action(action, parameters)
 
     def offers(self, action: str, parameters: tuple[object, ...]) -> bool:
@@ -734,29 +719,20 @@ class Browser(TypeAhead):
             return self._history.has(-1 if back else 1) or (back and self.catalog is not None)
         if action == "cancel":
             loading = self.loadings.get(self.current)
-            return bool(self._openings) or (loading is not None and loading.job is not None)
+            return bool(self._openings or self._exports) or (loading is not None and loading.job is not None)
         several = len(self.requests) > 1 or self.catalog is not None
         if action == "follow_advice":
             return self.session.advice is not None
         return {"no_split": False, "datasets": several, "suspend_process": not self.is_web}.get(action, True)
 
     def picture(self, title: str | None = None) -> str:
-        """Return the screen as SVG.
-
-        Args:
-            title: The title; None for the name of the program.
-        """
+        """Return the screen as SVG."""
         from tokfmt.browser.pictures import corrected
 
         return corrected(self.export_screenshot(title=self.TITLE if title is None else title))
 
     def copy(self, text: str, description: str = "") -> None:
-        """Copy a text, and show where it is now.
-
-        Args:
-            text: The text.
-            description: The text in words.
-        """
+        """Copy a text, and show where it is now, with the text in words."""
         super().copy_to_clipboard(text)  # to the terminal
 
         def copied(outcome: object) -> None:
@@ -779,22 +755,24 @@ class Browser(TypeAhead):
         self.copy(text)
 
     async def export_lines(self, records: Iterable[Mapping[str, object]], what: str, stem: str) -> None:
-        """Ask for a file, and write records to it as JSON lines.
+        """Ask for a file, and write records to it."""
+        await self.export(what, stem, lambda path, _: saved(json_lines(records), path))
 
-        Args:
-            records: The records, which a worker makes and writes.
-            what: The records in words.
-            stem: Name of the file at first, without its suffix.
-        """
+    async def export(self, what: str, stem: str, write: Callable[[str, Job], int]) -> None:
+        """Ask for a file, named `stem` at first, and write JSON lines, `what` in words; `write` returns their bytes."""
         from tokfmt.browser.dialogs import Prompt
 
-        def written(outcome: object) -> None:
-            failed = isinstance(outcome, Exception)
-            text = str(outcome) if failed else f"{what} in {printable(outcome)}"
-            self.notify(text, title="Not written" if failed else "Exported", markup=False)
+        def save(answer: str) -> None:
+            path = os.path.abspath(os.path.expanduser(answer))
 
-        def save(path: str) -> None:
-            self._exports.begin(path, lambda _: saved(json_lines(records), path), written)
+            def written(outcome: object) -> None:
+                if isinstance(outcome, int):
+                    self.notify(f"{what}, {outcome:,} bytes, in {printable(path)}", title="Exported", markup=False)
+                elif isinstance(outcome, Exception):
+                    self.notify(said(outcome), title="Not written", severity="error", markup=False)
+                self.say()
+
+            self._exports.begin(path, lambda job: write(path, job), written, self.say)
 
         prompt = Prompt(f"Write {what} as JSON lines to", save, "", free_name(stem, ".jsonl"), refusal)
         await prompt.ask(self.screen)
@@ -826,13 +804,7 @@ _PATIENCE = 30.0
 
 
 def screenshot(app: Browser, keys: Sequence[str], size: tuple[int, int]) -> str:
-    """Return the SVG of the app after some keys.
-
-    Args:
-        app: An app that is not running yet.
-        keys: Names of keys in Textual: "down", "g", "1", "enter".
-        size: Columns and lines.
-    """
+    """Return the SVG of an app, which is not running yet, after some keys by their names in Textual."""
     return asyncio.run(_drawn(app, keys, size))
 
 

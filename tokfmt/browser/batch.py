@@ -4,28 +4,29 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import ClassVar
 
 from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.content import Content
-from textual.message import Message
 from textual.widgets import Static
 
 from tokfmt.base.options import parse_count
 from tokfmt.browser import keys
-from tokfmt.browser.colors import TONES, sign_of
+from tokfmt.browser.colors import sign_of
 from tokfmt.browser.data.batch import Batch, attention_words, batch_of, parse_sizes, step_of, text_of
 from tokfmt.browser.data.cells import Cells, fitted
 from tokfmt.browser.data.layout import TokenStyle
-from tokfmt.browser.data.parts import RowParts, parts_of
+from tokfmt.browser.data.parts import RowParts, parts_of, target_of
 from tokfmt.browser.data.rows import View
 from tokfmt.browser.data.session import Session
 from tokfmt.browser.data.spots import Spot
+from tokfmt.browser.data.types import SourceRequest
 from tokfmt.browser.dialogs import Dialog, Prompt
 from tokfmt.browser.widgets.frame import KeyBar
 from tokfmt.browser.widgets.strip import bar_of
-from tokfmt.browser.widgets.virtual_table import VirtualTable, kinds
+from tokfmt.browser.widgets.virtual_table import TONED, VirtualTable, kinds
 from tokfmt.browser.work import Loader
 from tokfmt.errors import TokfmtError
 from tokfmt.wording import counted, percent, printable, shortened
@@ -34,26 +35,15 @@ _AT_ONCE = 32  # samples that are read at once
 _FACTS = 24  # cells of the source and the documents of a sample
 _BESIDE = 9  # lines beside the samples, from which the text of a document has some
 _NARROW = 60  # cells below which these are left out
+_DRAWN = TONED | {"padding", "prompt", "trained"}  # kinds of the cells of bars
 
 
 class BatchList(VirtualTable):
     """The samples of a step, each as a bar of its documents; the shown ones are read first, then the others."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = kinds(
-        *("number", "padding", "prompt", "trained", "here", "facts", "odd"), *(f"tone-{k}" for k in range(TONES))
-    )
+    COMPONENT_CLASSES: ClassVar[set[str]] = kinds("number", "here", "facts", "odd", *_DRAWN)
     BINDINGS = keys.BATCH_LIST
-    above = frozenset(
-        f"{kind}{here}"
-        for kind in ("padding", "prompt", "trained", *(f"tone-{k}" for k in range(TONES)))
-        for here in ("", " here")
-    )
-
-    class Moved(Message):
-        """The cursor is on another sample or document, or samples were read."""
-
-    class Chosen(Message):
-        """The user opens the document under the cursor."""
+    above = _DRAWN | {f"{kind} here" for kind in _DRAWN}
 
     def __init__(self, session: Session, view: View) -> None:
         super().__init__(id="batch-list")
@@ -76,6 +66,14 @@ class BatchList(VirtualTable):
     def current(self) -> RowParts | None:
         """Return the parts of the sample under the cursor."""
         return self.parts.get(self.cursor)
+
+    @property
+    def spot(self) -> Spot | None:
+        """Return the place of the document under the cursor; None without a sample."""
+        if self.step is None or not self.count:
+            return None
+        unit = self.current.parts[self.part].start if self.current is not None and self.current.parts else 0
+        return Spot((self.step.rows[self.cursor].row, unit), self.view.name)
 
     @property
     def style(self) -> TokenStyle:
@@ -110,14 +108,14 @@ class BatchList(VirtualTable):
             self._asked = False
             self.parts |= dict(zip(wanted, found, strict=True))
             self.refresh()
-            self.post_message(self.Moved())
+            self.post_message(self.Moved(self))
             self.fetch()
 
         self.loader.ask(lambda: [parts_of(view.port, style, batch.rows[line].row) for line in wanted], then)
 
     def moved(self) -> None:
         self.part = 0
-        self.post_message(self.Moved())
+        super().moved()
 
     def action_part(self, step: int) -> None:
         """Put the cursor on the next document of the sample, or on the one before with step -1."""
@@ -125,10 +123,7 @@ class BatchList(VirtualTable):
         if parts is not None and parts.parts:
             self.part = max(0, min(self.part + step, len(parts.parts) - 1))
             self.refresh()
-            self.post_message(self.Moved())
-
-    def action_choose(self) -> None:
-        self.post_message(self.Chosen())
+            super().moved()
 
     def cells(self, line: int, width: int) -> Cells:
         batch = self.step
@@ -172,15 +167,9 @@ Place = tuple[int, int, int]
 
 
 class BatchScreen(Dialog[None]):
-    """A step on the whole screen.
+    """A step on the whole screen: that of a row, or that of a place; `go` goes to a place below, and gets the one here.
 
-    Args:
-        session: The dataset.
-        view: Its samples.
-        row: The row whose step is shown first.
-        planned: The share that is asked for of each source, in words.
-        go: Shows a place below this screen, and gets that in this screen, for the way back.
-        place: The place in this screen to show; None for the step of the row.
+    `planned` has the share that is asked for of each source, in words.
     """
 
     BINDINGS = keys.BATCH
@@ -191,7 +180,7 @@ class BatchScreen(Dialog[None]):
         view: View,
         row: int,
         planned: Mapping[str, str],
-        go: Callable[[Spot, Place], None],
+        go: Callable[[tuple[SourceRequest | None, Spot], Place], None],
         place: Place | None = None,
     ) -> None:
         super().__init__()
@@ -281,18 +270,19 @@ class BatchScreen(Dialog[None]):
                 words += [part.label, f"tokens {first:,} to {first + part.stop - part.start:,}"]
             else:
                 words.append(f"positions {part.start:,} to {part.stop:,}")
-        odd = Content.styled(f"▲ {parts.odd}", "bold $text-warning") if parts.odd else Content("")
-        return Content("\n").join((Content(" · ".join([*words, attention_words(self._view, parts)])), odd))
+        odd = [Content.styled(f"▲ {parts.odd}", "bold $text-warning")] if parts.odd else []
+        below = Content(" · ").join([*odd, Content(attention_words(self._view, parts))])
+        return Content("\n").join((Content(" · ".join(words)), below))
 
-    def on_batch_list_moved(self) -> None:
+    def on_virtual_table_moved(self) -> None:
         self._say()
         shown, text = self.query_one(BatchList), self.query_one("#batch-text", Static)
         batch, parts = shown.step, shown.current
         if batch is None or parts is None or not parts.parts:
             text.update("")
             return
-        row, part, view, style = batch.rows[shown.cursor].row, parts.parts[shown.part], self._view, shown.style
-        self._texts.ask(lambda: text_of(view, style, row, part), text.update)
+        row, rest, view, style = batch.rows[shown.cursor].row, parts.parts[shown.part :], self._view, shown.style
+        self._texts.ask(lambda: text_of(view, style, row, rest), text.update)
 
     def on_resize(self) -> None:
         for shown in self.query(BatchList):
@@ -301,14 +291,23 @@ class BatchScreen(Dialog[None]):
     def on_unmount(self) -> None:
         self._texts.forget()
 
-    def on_batch_list_chosen(self) -> None:
+    def on_virtual_table_chosen(self) -> None:
+        spot = self.query_one(BatchList).spot
+        if spot is not None:
+            self._leave_for((None, spot))
+
+    def action_origin(self) -> None:
+        """Show the document under the cursor in its source."""
         shown = self.query_one(BatchList)
-        if shown.step is not None and shown.count:
-            parts = shown.current
-            unit = parts.parts[shown.part].start if parts is not None and parts.parts else 0
-            spot = Spot((shown.step.rows[shown.cursor].row, unit), self._view.name)
-            self.dismiss(None)
-            self._go(spot, (self._step, shown.cursor, shown.part))
+        spot, session = shown.spot, replace(self._session, shown=self._view.name)
+        if spot is not None and spot.where is not None:
+            where = spot.where
+            self._texts.ask(lambda: target_of(session, where), self._leave_for)
+
+    def _leave_for(self, target: tuple[SourceRequest | None, Spot]) -> None:
+        shown = self.query_one(BatchList)
+        self.dismiss(None)
+        self._go(target, (self._step, shown.cursor, shown.part))
 
     def action_step(self, step: int) -> None:
         """Show the next step, or the one before with -1."""

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from rich.cells import cell_len
 from textual.app import ComposeResult
-from textual.message import Message
 from textual.widgets import Static
 
 from tokfmt.browser import keys
@@ -25,30 +24,16 @@ _GAP = 2
 
 
 class CatalogList(VirtualTable):
-    """The list of datasets. Facts of those on the screen are read one after the other, and then each is checked.
-
-    Attributes:
-        reads_all: All datasets are found and read, not only those on the screen.
-    """
+    """The list of datasets. Facts of those on the screen are read one after the other, and then each is checked."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = kinds("name", "format", "number", "good", "warning", "error", "dim")
     BINDINGS = keys.CATALOG_LIST
     head = 1
 
-    class Chosen(Message):
-        """The user opens a dataset."""
-
-        def __init__(self, listed: Listed) -> None:
-            super().__init__()
-            self.listed = listed
-
-    class Found(Message):
-        """More datasets are found, or facts are read."""
-
     def __init__(self, catalog: Catalog) -> None:
         super().__init__(id="catalog-list")
         self.catalog = catalog
-        self._works = self.reads_all = False
+        self._works = self.reads_all = False  # all datasets are found and read, not only those on the screen
 
     @property
     def count(self) -> int:
@@ -79,13 +64,13 @@ class CatalogList(VirtualTable):
     def _worked(self) -> None:
         self._works = False
         self.point_at(self.cursor)
-        self.post_message(self.Found())
+        super().moved()
 
     def read_all(self) -> None:
         """Read the facts of all datasets and check them, then order them again; the next call stops it."""
         self.reads_all = not self.reads_all
         self.fetch()
-        self.post_message(self.Found())
+        super().moved()
 
     def order(self, name: str, falling: bool) -> None:
         """Order the list by a column, and go to the first dataset."""
@@ -106,16 +91,12 @@ class CatalogList(VirtualTable):
 
     def moved(self) -> None:
         self.catalog.cursor = self.cursor
-        self.post_message(self.Found())
+        super().moved()
 
     @property
     def listed(self) -> Listed | None:
         """Return the dataset under the cursor."""
         return self.catalog.listed[self.cursor] if self.count else None
-
-    def action_choose(self) -> None:
-        if self.listed is not None:
-            self.post_message(self.Chosen(self.listed))
 
     # drawing
 
@@ -173,13 +154,9 @@ def health_of(one: Listed) -> tuple[str, str]:
 
 
 class Datasets(Dialog[None]):
-    """The catalog on the whole screen.
+    """The catalog on the whole screen, which can be left if a dataset is `opened`.
 
-    Args:
-        catalog: The datasets.
-        choose: Opens a dataset, and calls the function that it gets when the dataset is on the screen below.
-        export: Asks for a file, and writes records with a description, to a name at first.
-        opened: A dataset is open already, so that this screen can be left.
+    `choose` opens a dataset, and calls the function that it gets when the dataset is on the screen below.
     """
 
     BINDINGS = keys.CATALOG
@@ -241,13 +218,15 @@ class Datasets(Dialog[None]):
         failure.update(f"✗ {printable(listed.failure)}" if listed is not None and listed.failure else "")
         failure.display = listed is not None and bool(listed.failure)
 
-    def on_catalog_list_found(self) -> None:
+    def on_virtual_table_moved(self) -> None:
         self._say()
 
-    def on_catalog_list_chosen(self, message: CatalogList.Chosen) -> None:
-        self._opening = f"◌ opening {printable(message.listed.name)}"
-        self._say()
-        self._choose(message.listed, self._arrived)
+    def on_virtual_table_chosen(self) -> None:
+        listed = self.query_one(CatalogList).listed
+        if listed is not None:
+            self._opening = f"◌ opening {printable(listed.name)}"
+            self._say()
+            self._choose(listed, self._arrived)
 
     def _arrived(self) -> None:
         self._opening = ""

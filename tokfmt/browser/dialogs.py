@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from inspect import isawaitable
 from operator import itemgetter
 from typing import Any
 
@@ -33,7 +34,7 @@ class Dialog(ModalScreen[ScreenResultType | None]):
 
     It is dismissed at once. Textual's own action waits first, and keys typed in that time would reach the screen below.
     Below another screen, it is dismissed when that has gone, as Textual would remove that one in its place.
-    `ready` runs when the widgets exist, which is never in an app that is ending. A click beside the box leaves it.
+    `ready` runs when the widgets exist, which is never in an app that is ending.
     """
 
     _late: Callable[[], object] | None = None  # dismisses it when the screen above has gone
@@ -57,11 +58,6 @@ class Dialog(ModalScreen[ScreenResultType | None]):
 
     def action_leave(self) -> None:
         self.dismiss(None)
-
-    def on_click(self, event: events.Click) -> None:
-        beside = self.get_widget_at(event.screen_x, event.screen_y)[0] is self
-        if beside and self.is_current and getattr(self, "idle", True):
-            self.action_leave()
 
 
 def has_lines(rows: OptionList) -> bool:
@@ -141,18 +137,9 @@ _ENDS = {"g": 0, "G": -1}
 class Prompt(Vertical):
     """A line to type in, in place of the last line of a screen, with its meaning above; the data stay visible.
 
-    Args:
-        name: What is asked for, before the line.
-        then: Called with the line; a TokfmtError is shown.
-        hint: What can be typed, which is shown while the line is empty.
-        value: The line at first.
-        check: Returns the meaning of a line, which is shown while the user types. It raises a TokfmtError for a line
-            that is not accepted.
-        recent: Lines that were typed before, the oldest first.
-        ends: Called with 0 for `g`, which needs no Enter, and with -1 for `G`: `gg` goes to the first line of a pane.
-        meanwhile: Called with an accepted line when the user has stopped typing for a moment; with None if the prompt
-            is left.
-        empty: An empty line is an answer too.
+    `check` returns the meaning of a line, or raises a TokfmtError for one that is not accepted. `ends` is called with
+    0 for `g`, which needs no Enter, and with -1 for `G`: `gg` goes to the first line of a pane. `meanwhile` is called
+    with an accepted line when the user has stopped typing for a moment, and with None if the prompt is left.
     """
 
     BINDINGS = keys.PROMPT
@@ -173,7 +160,7 @@ class Prompt(Vertical):
         *,
         empty: bool = False,
     ) -> None:
-        super().__init__(id="prompt")
+        super().__init__()
         self._what, self._then, self._hint, self._value, self._check = name, then, hint, value, check
         self._ends, self._meanwhile, self._empty = ends, meanwhile, empty
         earlier = [line for line in recent if line != value]
@@ -206,17 +193,17 @@ class Prompt(Vertical):
         line.value = self._lines[self._line]
         line.cursor_position = len(line.value)
 
-    def action_leave(self) -> None:
-        self._answer(None)
+    async def action_leave(self) -> None:
+        await self._answer(None)
 
-    def on_descendant_blur(self) -> None:
+    async def on_descendant_blur(self) -> None:
         """Leave the prompt if something else takes the focus, as with a click."""
         if self.is_attached and self.app.app_focus and self.screen.is_current:
-            self.action_leave()
+            await self._answer(None)
 
-    def on_input_changed(self, event: Input.Changed) -> None:
+    async def on_input_changed(self, event: Input.Changed) -> None:
         if event.value in _ENDS and self._ends is not None:
-            self._answer(event.value)
+            await self._answer(event.value)
             return
         holds = self._holds(event.value)
         if self._pause is not None:
@@ -235,12 +222,12 @@ class Prompt(Vertical):
         if self._meanwhile is not None and not self._left:
             self._meanwhile(line)
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
+    async def on_input_submitted(self, event: Input.Submitted) -> None:
         if not event.value.strip() or self._holds(event.value):
-            self._answer(event.value.strip())
+            await self._answer(event.value.strip())
 
-    def _answer(self, answer: str | None) -> None:
-        """Give the focus back, and do what was asked for; None leaves the prompt."""
+    async def _answer(self, answer: str | None) -> None:
+        """Give the focus back, and do what was asked for, which may be to ask more; None leaves the prompt."""
         if self._left:
             return
         self._left, self._pause = True, None
@@ -252,7 +239,9 @@ class Prompt(Vertical):
             if answer in _ENDS and self._ends is not None:
                 self._ends(_ENDS[answer])
             elif answer or (self._empty and answer is not None):
-                self._then(answer)
+                more = self._then(answer)
+                if isawaitable(more):
+                    await more
             elif self._meanwhile is not None:
                 self._meanwhile(None)
         except TokfmtError as error:
@@ -290,6 +279,11 @@ class OneOf(Dialog[int]):
 
     def ready(self) -> None:
         self.query_one(OptionList).highlighted = self._current
+
+    def on_click(self, event: events.Click) -> None:
+        """Leave after a click beside the box."""
+        if self.get_widget_at(event.screen_x, event.screen_y)[0] is self and self.is_current:
+            self.action_leave()
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         self.dismiss(event.option_index)

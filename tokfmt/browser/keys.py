@@ -90,7 +90,9 @@ _BROWSER = [
 
 def browser(tabs: Iterable[tuple[str, str, str]]) -> list[BindingType]:
     """Return the keys of the browser, with one for each tab, of which its name, its title and its key are given."""
-    return [*_BROWSER, *_keys(MOVE, *((key, f"tab('{name}')", title) for name, title, key in tabs))]
+    full = {"statistics": "Overview: statistics"}  # under either name, the palette finds it
+    lines = [(key, f"tab('{name}')", title, full.get(name, title)) for name, title, key in tabs]
+    return [*_BROWSER, *_keys(MOVE, *lines)]
 
 
 DATA = [
@@ -111,6 +113,8 @@ DATA = [
         ("escape", "escape", "Clear", "Stop the search, remove mark or hits"),
         ("n", "hit(1)", "Next hit"),
         ("N", "hit(-1)", "Previous hit"),
+        ("n", "odd(1)", "Next ▲", "Next row that is trained otherwise than most"),
+        ("N", "odd(-1)", "Previous ▲"),
         ("F", "unfilter", "Unfilter", "Remove the filter"),
     ),
     *_keys(
@@ -158,7 +162,7 @@ LINES = [
         ("shift+up,K", "extend(-1)", "Select up"),
     ),
 ]
-ROWS = _keys(TAKE, ("space", "select", "Select"))
+ROWS = [*_keys(TAKE, ("space", "select", "Select")), *_keys(MOVE, ("right", "choose", "Read"))]
 TABLE = [*_keys(FIND, ("enter", "choose", "List")), *_keys(MOVE, _FIRST)]
 TOKENS = [
     *_keys(LOOK, ("right,l", "turn(1)", "Rare ones", "Turn to rare, first and last tokens")),
@@ -205,7 +209,8 @@ BATCH = [
         ("left_square_bracket", "step(-1)", "Step before", "", "["),
         ("g", "ask_step", "Step", "Go to a step"),
     ),
-    *_keys(LOOK, ("b", "sizes", "Batch", "Samples of a batch, and ranks: 512/64")),
+    *_keys(LOOK, ("b,r", "sizes", "Batch/ranks", "Samples of a batch, and ranks: 512/64")),
+    *_keys(GO, ("O", "origin", "Origin", "To the document that it comes from")),
     *_keys(LOOK, ("question_mark", "app.help", "All keys", "", "?")),
 ]
 BATCH_LIST = _keys(
@@ -242,26 +247,26 @@ SCROLL = _keys(
 )
 LINE = _keys(None, ("enter", "submit", "OK"))
 ONE_OF = _keys(None, ("escape,q", "leave", "Cancel"))
-TICK = _keys(None, ("enter", "screen.write", "OK"))
-EXPORT = _keys(None, ("escape", "leave", "Cancel"))
 
 
 # what is of use
 
 _RANKS = (
     ("escape", "stop", "cancel", "leave"),  # these come and go
-    ("hit",),
+    ("hit", "odd"),
     ("unfilter", "all"),
-    ("read", "occurrences", "choose", "follow_advice", "write"),
-    ("batch", "sizes"),
+    ("read", "occurrences", "choose", "follow_advice"),
     ("jump", "byte"),
+    ("split",),
+    ("travel(-1)",),  # after a jump
     ("find", "ask('find')"),
-    ("split", "turn", "open", "part(1)", "step(1)", "step(-1)"),
+    ("batch", "sizes"),
+    ("turn", "open", "part(1)", "step(1)", "step(-1)"),
     ("datasets",),  # only where there are several, as in a catalog: nothing else shows the way back to it
     ("filter",),
     ("order", "read_all"),
     ("bytes", "copy", "origin"),
-    ("travel(-1)", "select", "export", "zoom", "mode"),
+    ("select", "export", "zoom", "mode"),
 )
 """Actions in the order in which the last line has them; those after all of these are in the order of the tables."""
 

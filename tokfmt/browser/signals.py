@@ -28,17 +28,10 @@ _RESET = "\x1b[?2004l\x1b[?7h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u
 
 
 class Signals:
-    """A context in which signals end an app. Enter it in the main thread.
-
-    Args:
-        ask: Asks the app to end, from any thread; returns False if the app is not ready for that.
-
-    Attributes:
-        number: Number of the first signal; 0 for none. A lost terminal counts as SIGHUP.
-    """
+    """A context in which signals end an app, which `ask` asks to end if it is ready. Enter it in the main thread."""
 
     def __init__(self, ask: Callable[[], bool]) -> None:
-        self.number = 0
+        self.number = 0  # of the first signal; 0 for none; a lost terminal counts as SIGHUP
         self._ask, self._asked, self._since = ask, False, 0.0
         typed = sys.stdin is not None and sys.stdin.isatty()
         self._terminal = sys.stdin.fileno() if typed or is_page() else -1

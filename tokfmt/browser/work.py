@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 from textual.message_pump import MessagePump
 from textual.widget import Widget
@@ -16,11 +16,7 @@ Then = Callable[[Any], object]
 
 
 class Work:
-    """Long work in threads that are daemons: one at a time for each key, of which the last request wins.
-
-    Args:
-        owner: The widget or app in whose thread results are handled. It calls `cancel` when it is removed.
-    """
+    """Long work in daemon threads for an owner, which cancels it when it is removed; the last request of a key wins."""
 
     def __init__(self, owner: MessagePump) -> None:
         self._owner, self._jobs = owner, dict[Hashable, Job]()
@@ -32,14 +28,7 @@ class Work:
         then: Callable[[Any], object],
         progressed: Callable[[], object] = lambda: None,
     ) -> None:
-        """Start work in place of an earlier one with the same key.
-
-        Args:
-            key: The key.
-            work: The work, called with its job in a thread.
-            then: Called with its result or error, unless it was cancelled or replaced.
-            progressed: Called when there is progress.
-        """
+        """Start work in place of an earlier one with the same key; cancelled or replaced, it has no result."""
         self.cancel(key)
         owner = self._owner
 
@@ -70,24 +59,16 @@ class Work:
     def __len__(self) -> int:
         return len(self._jobs)
 
-    def __contains__(self, key: Hashable) -> bool:
-        return key in self._jobs
-
 
 class Loader:
     """Reading for a widget: one request at a time. Only the last one waits for it, so that rows scrolled past are not
     read; with `every`, all do, in order.
-
-    Args:
-        owner: The widget, in whose thread results are handled.
-        every: Do all requests.
     """
 
     def __init__(self, owner: Widget, *, every: bool = False) -> None:
-        self._owner, self._every = owner, every
+        self._owner, self._every, self._work = owner, every, Work(owner)
         self._requests = deque[tuple[Callable[[], Any], Then]]()
-        self._job: Job | None = None
-        self._then: Then | None = None  # what to do with the result of the job; None drops it
+        self._then: Then | None = None  # what to do with the result of the work; None drops it
 
     def ask(self, work: Callable[[], Any], then: Then) -> None:
         """Do `work` next in a thread, then call `then` with its result. An error of the work is a notification."""
@@ -97,22 +78,18 @@ class Loader:
         self._begin()
 
     def _begin(self) -> None:
-        if self._job is not None or not self._requests:
-            return
-        work, self._then = self._requests.popleft()
+        if self._requests and not self._work:
+            work, self._then = self._requests.popleft()
+            self._work.begin("", lambda _: work(), self._ended)
 
-        def ended(outcome: object) -> None:
-            if self._job is job:
-                self._job, then = None, self._then
-                if then is not None and isinstance(outcome, Exception):
-                    known = isinstance(outcome, TokfmtError)
-                    owner.notify(said(outcome), severity="warning" if known else "error", markup=False)
-                elif then is not None:
-                    then(outcome)
-                self._begin()
-
-        owner = self._owner
-        job = self._job = Job(lambda _: work(), lambda outcome: owner.call_later(ended, outcome))
+    def _ended(self, outcome: object) -> None:
+        then = self._then
+        if then is not None and isinstance(outcome, Exception):
+            severity: Literal["warning", "error"] = "warning" if isinstance(outcome, TokfmtError) else "error"
+            self._owner.notify(said(outcome), severity=severity, markup=False)
+        elif then is not None:
+            then(outcome)
+        self._begin()
 
     def forget(self) -> None:
         """Drop all requests and the result of the current one."""
@@ -120,17 +97,11 @@ class Loader:
         self._then = None
 
     def leave(self) -> bool:
-        """Drop all requests, and leave the current one to its thread: a store may not answer for long.
-
-        Returns:
-            True if there was one.
-        """
-        left = not self.idle
+        """Drop all requests, and leave the current one to its thread, as stores may not answer; return if there was."""
         self.forget()
-        self._job = None
-        return left
+        return self._work.cancel()
 
     @property
     def idle(self) -> bool:
         """Return whether no request is running or waiting."""
-        return not self._requests and self._job is None
+        return not self._requests and not self._work

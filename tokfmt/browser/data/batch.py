@@ -19,7 +19,7 @@ from tokfmt.wording import counted, percent, visible
 
 MOST = 1 << 16
 """Maximum number of samples of a batch."""
-_TEXT = 1 << 10  # tokens of a document that are shown
+_TEXT = 1 << 11  # tokens that are shown
 
 
 class BatchRow(NamedTuple):
@@ -66,7 +66,8 @@ def batch_of(view: View, step: int, sizes: Sizes) -> Batch:
     run = run_of(reader)
     if run is not None and run.order.batches.is_known:
         rows = [BatchRow(sample - run.order.first, sample, rank) for sample, rank in run.taken(step, None)]
-        return Batch(step, None, None, len({one.rank for one in rows}), rows)
+        steps = run.order.batches.step_of(run.order.first + count)
+        return Batch(step, max(1, steps), None, len({one.rank for one in rows}), rows)
     steps = max(1, count // sizes.batch)
     if not 0 <= step < steps:
         there = f"step {steps - 1:,}: {counted(count, 'sample')}"
@@ -100,14 +101,19 @@ def step_of(view: View, row: int, sizes: Sizes) -> int:
     return min(row // sizes.batch, max(1, view.port.count // sizes.batch) - 1)
 
 
-def text_of(view: View, style: TokenStyle, row: int, part: SamplePart) -> str:
-    """Return the beginning of a document of a sample, as text or as IDs. Reads."""
-    piece = fetched(view.port, row, part.start, min(part.stop, part.start + _TEXT))
-    if isinstance(piece, Damage):
-        return ""
-    if style.decoder is None:
-        return " ".join(map(str, piece.units.tolist()))
-    return visible(b"".join(bytes_of(style.decoder, piece.units)).decode("utf-8", "replace"))
+def text_of(view: View, style: TokenStyle, row: int, parts: Sequence[SamplePart]) -> str:
+    """Return the beginning of some documents of a sample, as text or as IDs. Reads."""
+    texts, left = list[str](), _TEXT
+    for part in parts:
+        piece = fetched(view.port, row, part.start, min(part.stop, part.start + left))
+        if isinstance(piece, Damage) or not left:
+            break
+        left -= len(piece.units)
+        if style.decoder is None:
+            texts.append(" ".join(map(str, piece.units.tolist())))
+        else:
+            texts.append(visible(b"".join(bytes_of(style.decoder, piece.units)).decode("utf-8", "replace")))
+    return "\n╌╌ next document ╌╌\n".join(texts)
 
 
 def planned_of(view: View) -> dict[str, str]:

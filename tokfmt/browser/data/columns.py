@@ -16,10 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.base.resources import Recent
+from tokfmt.browser.data.layout import TokenStyle
 from tokfmt.browser.data.opening import run_of, samples_of
-from tokfmt.browser.data.parts import RowParts, names_of, parts_in_recipe, run_names
+from tokfmt.browser.data.parts import RowParts, names_of, parts_in_recipe, parts_of, run_names
+from tokfmt.browser.data.prompts import ODD, prompt_end
 from tokfmt.browser.data.rows import RowSource
-from tokfmt.browser.data.session import Session
+from tokfmt.browser.data.session import Session, has_parts
 from tokfmt.browser.data.workers import Job
 from tokfmt.commands.search.search import densities
 from tokfmt.core.loss_mask import padding_of
@@ -84,19 +86,31 @@ def _runs(rows: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 def columns_of(session: Session) -> list[RowColumn]:
     """Return the columns of a dataset: of samples their fill and sources, or their padding; of documents `DENSITY`."""
-    reader, words = session.view.reader, session.vocabulary
-    if isinstance(reader, RecordReader):
-        return []
+    reader, words, port = session.view.reader, session.vocabulary, session.port
     if (samples := samples_of(reader)) is not None:
         return [StripColumn(samples), RowColumn("source", partial(names_of, samples), numeric=False)]
     if (run := run_of(reader)) is not None:
         return [RowColumn("source", partial(run_names, run), numeric=False)]
+    odd = list[RowColumn]()
+    if has_parts(port) and prompt_end(port) is not None:
+        odd.append(RowColumn(ODD, partial(_odd, port, session.token_style), numeric=False))
+    if isinstance(reader, RecordReader):
+        return odd
     if padding_of(reader, 0, 0) is not None:
-        return [RowColumn("padding", lambda a, b: list(map(_share, padded(reader, a, b))), numeric=True)]
+        return [RowColumn("padding", lambda a, b: list(map(_share, padded(reader, a, b))), numeric=True), *odd]
     if words is None or session.view.name != "documents":
-        return []
+        return odd
     values = partial(densities, reader, words.decoder)
-    return [RowColumn(DENSITY, lambda a, b: [f"{one:.1f}" if one >= 0 else "" for one in values(a, b)], numeric=True)]
+    return [
+        RowColumn(DENSITY, lambda a, b: [f"{one:.1f}" if one >= 0 else "" for one in values(a, b)], numeric=True),
+        *odd,
+    ]
+
+
+def _odd(port: RowSource, style: TokenStyle, first: int, last: int) -> list[str]:
+    """Return a sign for each row that is trained otherwise than most rows."""
+    found = [parts_of(port, style, row) for row in range(first, last)]
+    return [ODD if parts is not None and parts.odd else "" for parts in found]
 
 
 def _share(value: float | None) -> str:

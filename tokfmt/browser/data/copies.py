@@ -16,7 +16,6 @@ from tokfmt.browser.data.workers import Job
 from tokfmt.commands.show.export import export
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import OptionError, TokfmtError
-from tokfmt.registry import for_destination
 from tokfmt.source.request import parse_selection
 from tokfmt.wording import counted
 
@@ -90,15 +89,6 @@ def not_written(session: Session) -> str:
     """Return what an export loses of a dataset, in words; "" for nothing."""
     reader = session.view.reader
     return "" if isinstance(reader, RecordReader) or not reader.has_labels else "without masks and labels"
-
-
-def other_meaning(path: str) -> str:
-    """Return the format that the name of a file implies, if an export does not write it; else ""."""
-    try:
-        name = for_destination(path).name
-    except OptionError:
-        return ""  # a name that implies no format is accepted
-    return name if name != "jsonl" else "compressed lines" if path.endswith((".gz", ".zst")) else ""
 
 
 def exported(session: Session, rows: Numbers, path: str, *, as_text: bool, overwrite: bool, job: Job) -> int:

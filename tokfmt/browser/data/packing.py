@@ -80,7 +80,7 @@ class Packing:
 
     def table(self, room: int) -> list[tuple[str, ...]]:
         """Return the table of the sources, with a line of headings first, and as many columns as fit in some cells."""
-        heads = ("source", "asked", "actual", "passes", "drawn", "samples", "cut", "padded", "")
+        heads = ("source", "asked", "actual", "passes", "drawn", "samples", "cut", "padded", "% padded")
         lines = [heads, *(source.cells(self.width) for source in self.sources)]
         cells = [max(len(line[k]) for line in lines) + 2 for k in range(len(heads))]
         kept = [k for k in range(len(heads)) if any(line[k] for line in lines[1:])]

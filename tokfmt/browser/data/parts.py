@@ -39,6 +39,7 @@ MOST = 4096
 
 _CELLS = 24  # characters of the names of sources
 _READ = 1 << 20  # units of a stored sample that are searched for documents
+_SOUGHT = 1 << 12  # rows that are read for one that is trained otherwise
 
 
 class SamplePart(NamedTuple):
@@ -145,6 +146,16 @@ def parts_of(port: RowSource, token_style: TokenStyle, row: int) -> RowParts | N
         return replace(parts, odd=odd_mask(port, row, parts.filled, token_style))
     except TokfmtError:
         return None  # the reader shows the error
+
+
+def next_odd(port: RowSource, token_style: TokenStyle, row: int, step: int) -> tuple[int, bool]:
+    """Return the next row that is trained otherwise than most rows and True, or the last row that was read. Reads."""
+    last = row
+    for last in range(row, port.count if step > 0 else -1, step)[1 : _SOUGHT + 1]:
+        parts = parts_of(port, token_style, last)
+        if parts is not None and parts.odd:
+            return last, True
+    return last, False
 
 
 def _with_loss(parts: RowParts, port: RowSource, span: Span) -> RowParts:

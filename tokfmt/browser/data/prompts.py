@@ -13,6 +13,9 @@ from tokfmt.browser.data.layout import TokenStyle, words_of
 from tokfmt.browser.data.rows import Damage, Piece, RowSource, fetched
 from tokfmt.wording import counted
 
+ODD = "▲"
+"""The sign of a row that is trained otherwise than most rows."""
+
 _LOOKED = 64  # samples whose prompts are compared
 _FEWEST = 8  # samples with a prompt, of which one can say what most share
 _MOST_SHARE = 0.75
@@ -44,6 +47,8 @@ def _prompt_end(port: RowSource) -> PromptEnd | None:
     looked = min(_LOOKED, port.count)
     for row in range(looked):
         piece = fetched(port, row, 0, _READ)
+        if isinstance(piece, Piece) and piece.targets is None:
+            return None  # nothing states what is trained
         begin = None if isinstance(piece, Damage) else _first_trained(piece)
         if begin and not isinstance(piece, Damage):
             prompts.append(piece.units[:begin])

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tokfmt.errors import OptionError
+from tokfmt.registry import for_destination
 from tokfmt.wording import printable
 
 
@@ -26,16 +27,26 @@ def refusal(path: str) -> str:
         raise OptionError("name a file")
     if os.path.lexists(place):
         raise OptionError(f"{printable(path.strip())} exists already. Choose another name")
+    if means := _other_meaning(path.strip()):
+        raise OptionError(f"the name implies {means}. Write X.jsonl, and convert it with tokfmt convert")
     return "enter writes it"
 
 
-def saved(content: str, path: str) -> Path:
-    """Write a text and return its path."""
+def _other_meaning(path: str) -> str:
+    """Return the format that the name of a file implies, if an export does not write it; else ""."""
+    try:
+        name = for_destination(path).name
+    except OptionError:
+        return ""  # a name that implies no format is accepted
+    return name if name != "jsonl" else "compressed lines" if path.endswith((".gz", ".zst")) else ""
+
+
+def saved(content: str, path: str) -> int:
+    """Write a text and return its bytes."""
     from tokfmt.files.spool import publish_text
 
-    place = _place(path)
-    publish_text(place, content)
-    return place
+    publish_text(_place(path), content)
+    return len(content.encode())
 
 
 def json_lines(records: Iterable[Mapping[str, object]]) -> str:

@@ -616,7 +616,7 @@ class Loading:
         """Return whether the opened dataset has another separator than the tokenizer that the user named."""
         opened, eos = self.session.opened, vocabulary.handle.eos_id
         named = self.session.choice is not None and self.session.choice.source in NAMED
-        settled = opened.pending or self.session.request.eos is not None or eos is None
+        settled = opened.pending or opened.damage or self.session.request.eos is not None or eos is None
         return named and not settled and not self.session.of_text and opened.separator.eos_id != eos
 
     def _begin(self, stage: Stage, choice: Choice | None = None) -> None:

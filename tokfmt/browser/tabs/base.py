@@ -62,6 +62,7 @@ class Host(Protocol):
     def copy(self, text: str, description: str) -> None: ...
     def number_of(self, request: SourceRequest) -> int: ...
 
+    async def export(self, what: str, stem: str, write: Callable[[str, Job], int]) -> None: ...
     async def export_lines(self, records: Iterable[Mapping[str, object]], what: str, stem: str) -> None: ...
 
 
@@ -105,12 +106,7 @@ class Tab(WithLoader, Container):
         return Spot(where, self.session.shown)
 
     def go_to_sequence(self, find: Callable[[], Where | None], otherwise: str = "no sequence is there") -> None:
-        """Show the position that `find` returns, in the tab of sequences, or a notification.
-
-        Args:
-            find: Returns the position; called in a worker.
-            otherwise: The notification if `find` returns None.
-        """
+        """Show the position that `find` returns in a worker, in the tab of sequences, or a notification for None."""
 
         def then(found: Where | None) -> None:
             if found is None:
@@ -122,14 +118,10 @@ class Tab(WithLoader, Container):
 
 
 class Working(Tab):
-    """A tab with long work, one at a time; new work replaces the old one.
-
-    Attributes:
-        failure: The error of the work; "" without one.
-    """
+    """A tab with long work, one at a time; new work replaces the old one."""
 
     BINDINGS = keys.STOP
-    failure = ""
+    failure = ""  # the error of the work
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -37,7 +37,6 @@ from tokfmt.browser.data.types import Finding, Place, Pointer, place_of
 from tokfmt.browser.keys import pressing
 from tokfmt.browser.tabs.base import Working
 from tokfmt.browser.widgets.hex_view import FileBar, HexView
-from tokfmt.browser.widgets.loading import Leaping
 from tokfmt.browser.widgets.outline import Parts
 from tokfmt.browser.work import Loader, Work
 from tokfmt.errors import OptionError, TokfmtError
@@ -84,10 +83,10 @@ class FileTab(Working):
         self._counts.cancel()
 
     def compose(self) -> ComposeResult:
-        yield FileBar()
+        yield FileBar(self._bar_chosen)
         yield Static(id="checked", markup=False)
         with Container(id="inside"):
-            yield Parts()
+            yield Parts(self._opening)
             with Vertical(id="evidence"):
                 yield Static(id="field", markup=False)
                 yield HexView()
@@ -150,7 +149,8 @@ class FileTab(Working):
 
         def then(by_section: Mapping[int, Sequence[Finding]]) -> None:
             before, row = self.parts.finding, self.parts.row
-            is_first = not outline.findings and self._before is None and not self.hex.has_focus
+            elsewhere = self._before is not None and self._before.finding is None
+            is_first = not outline.findings and not elsewhere and not self.hex.has_focus
             outline.mark(by_section)
             if findings and (before is not None or is_first):
                 row = outline.row_of(before or findings[0]) or row
@@ -179,7 +179,7 @@ class FileTab(Working):
         self._left, self._about = self.parts.row, None
         self._explain(None)  # its text is about other bytes
 
-    @on(Parts.Moved)
+    @on(Parts.Moved, "#parts")
     def _moved(self) -> None:
         row, section, field, finding = self.parts.row, self.parts.section, self.parts.field, self.parts.finding
         looks_elsewhere = self.hex.has_focus or row == self._left  # the focus and this message may arrive late
@@ -227,7 +227,7 @@ class FileTab(Working):
             lines = [] if outline.sections else notes
         self.query_one("#field", Static).update(Content("\n").join(lines))
 
-    @on(HexView.Moved)
+    @on(HexView.Moved, "#hex")
     def _byte_moved(self) -> None:
         """Let the parts follow the byte under the cursor, and find out what it holds."""
         session, outline, path, offset = self.session, self.parts.outline, self.hex.path, self.hex.at
@@ -265,14 +265,13 @@ class FileTab(Working):
             if finding.offset is not None and place_of(finding.path) == self.hex.path
         }
 
-    @on(FileBar.Chosen)
-    def _bar_chosen(self, message: FileBar.Chosen) -> None:
+    def _bar_chosen(self, offset: int) -> None:
         self.hex.focus()
-        self.hex.goto(message.offset)
+        self.hex.goto(offset)
 
     # sequences
 
-    @on(Parts.Followed)
+    @on(Parts.Chosen, "#parts")
     def _followed(self) -> None:
         session, section, field, finding = self.session, self.parts.section, self.parts.field, self.parts.finding
         if finding is not None:
@@ -323,9 +322,8 @@ class FileTab(Working):
 
     # parts
 
-    @on(Parts.Opening)
-    def _opening(self, message: Parts.Opening) -> None:
-        outline, number = self.parts.outline, message.section
+    def _opening(self, number: int) -> None:
+        outline = self.parts.outline
         section = outline.sections[number]
         self._counts.begin(number, lambda _: section.count, lambda count: self._counted(outline, number, count))
 
@@ -362,14 +360,14 @@ class FileTab(Working):
         """Return the byte under the cursor."""
         return None if self.hex.path is None else ByteSpot(self.hex.path, self.hex.at)
 
-    @on(Leaping)
-    def _leaping(self) -> None:
-        self.host.leave()
+    def on_mount(self) -> None:
+        self.parts.leaving = self.host.leave
 
-    @on(HexView.Chosen)
-    def _chosen(self, message: HexView.Chosen) -> None:
-        session, target = self.session, Pointer(message.path, message.offset)
-        self.go_to_sequence(lambda: row_at(session, target))
+    @on(HexView.Chosen, "#hex")
+    def _chosen(self) -> None:
+        if self.hex.path is not None and self.hex.file_size:
+            session, target = self.session, Pointer(self.hex.path, self.hex.at)
+            self.go_to_sequence(lambda: row_at(session, target))
 
     def action_zoom(self) -> None:
         """Let the bytes fill the screen; Escape shows all again."""

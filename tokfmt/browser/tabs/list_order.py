@@ -22,14 +22,7 @@ class ListOrder:
         retitle: Callable[[], None],
         relist: Callable[[], None],
     ) -> None:
-        """Begin in the stored order.
-
-        Args:
-            tab: The tab, which has a `SequenceList`.
-            rows: Returns the rows that the filter leaves; None without a filter.
-            retitle: Shows `words` in the title of the list.
-            relist: Lists the rows in the stored order.
-        """
+        """Begin in the stored order, in which `relist` lists the rows that the filter leaves, which `rows` returns."""
         self.by: tuple[str, bool] | None = None  # the column, and whether it falls; None for the stored order
         self._tab, self._rows, self._retitle, self._relist = tab, rows, retitle, relist
         self._work = Work(tab)
@@ -68,11 +61,7 @@ class ListOrder:
         self._relist()
 
     def apply(self, *, to_top: bool = False) -> None:
-        """Read the column, and list the rows in its order; nothing happens in the stored order.
-
-        Args:
-            to_top: Put the cursor on the first row.
-        """
+        """Read the column, and list the rows in its order; nothing happens in the stored order."""
         from tokfmt.browser.data.columns import Order, order_of
 
         self.cancel()

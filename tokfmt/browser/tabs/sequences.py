@@ -6,9 +6,9 @@ It also has find and filter, jumps, copies and exports.
 from __future__ import annotations
 
 import random
-from collections import deque
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,26 +23,28 @@ from tokfmt.browser.data.batch import batch_size_of, planned_of, samples_view
 from tokfmt.browser.data.facts import Frequencies, TokenFacts, byte_offset_of_unit, facts_of, frequencies_of
 from tokfmt.browser.data.layout import Mode, TokenStyle
 from tokfmt.browser.data.opening import UNKNOWN, samples_of
-from tokfmt.browser.data.parts import Target, target_of
+from tokfmt.browser.data.parts import Target, next_odd, target_of
+from tokfmt.browser.data.prompts import ODD
 from tokfmt.browser.data.rows import Damage, Piece, RowSource, View, fetched
 from tokfmt.browser.data.session import SearchScope, Session, Where, carried, has_parts, located, search_scope
 from tokfmt.browser.data.spots import ByteSpot, Spot, command_of, parse_spot
 from tokfmt.browser.data.state import Queries
-from tokfmt.browser.data.types import ByteOffset
+from tokfmt.browser.data.types import ByteOffset, SourceRequest
 from tokfmt.browser.tabs.base import Tab
 from tokfmt.browser.tabs.list_order import ListOrder
 from tokfmt.browser.tabs.titles import layout_words, list_title, row_title, shares_words
-from tokfmt.browser.widgets.frame import Divider, FindBar, TopBar, filter_words
-from tokfmt.browser.widgets.loading import Leaping
+from tokfmt.browser.widgets.frame import Divider, FindBar, Refusal, TopBar, filter_words
 from tokfmt.browser.widgets.packing import PackingHead
 from tokfmt.browser.widgets.reader import Reader, TokenDetails
 from tokfmt.browser.widgets.sequence_list import SequenceList
 from tokfmt.browser.widgets.strip import PackingStrip
+from tokfmt.browser.widgets.virtual_table import VirtualTable
 from tokfmt.browser.work import Loader
 from tokfmt.errors import OptionError, TokfmtError
+from tokfmt.wording import counted
 
 if TYPE_CHECKING:
-    from tokfmt.browser.data.copies import Copied, Numbers
+    from tokfmt.browser.data.copies import Copied
     from tokfmt.browser.data.search import Found, SearchJob
 
 
@@ -51,11 +53,7 @@ _MARKED = 32  # tokens of a query
 
 
 class SequencesTab(Tab):
-    """List, reader and facts.
-
-    Moves to hits have their own loader, which does all requests in order. Each starts at the target of the previous
-    one, unless the cursor moved otherwise in the meantime.
-    """
+    """List, reader and facts. Moves to hits have their own loader, which does all requests in order."""
 
     BINDINGS = keys.DATA
     share = 40
@@ -88,19 +86,18 @@ class SequencesTab(Tab):
         self._frequencies: Frequencies | None = None
         self._unknown = self._uncounted = True  # columns and frequencies, until the first rows are shown
         self.order = ListOrder(self, self._filtered_rows, self.retitle, self.relist)
-        self._moves = 0  # number of moves of the cursor, except jumps
-        self._targets: deque[Where] = deque()  # targets of jumps that have not arrived
-        self._last: tuple[int, SearchJob, Found] | None = None  # the last jump: number of moves before it, search, hit
+        self._last: tuple[SearchJob, Found, Where] | None = None  # the last jump to a hit, and its place
 
     def compose(self) -> ComposeResult:
         yield PackingHead()
         with Horizontal():
-            yield SequenceList()
-            yield Divider()
+            yield SequenceList(self._sort, self.retitle)
+            yield Divider(self._dragged)
             with Vertical(id="reading"):
-                yield PackingStrip()
+                yield PackingStrip(self._part_chosen, self._parts_loaded)
                 yield Reader()
                 yield TokenDetails()
+        yield Refusal()
         yield FindBar()
 
     @property
@@ -151,6 +148,8 @@ class SequencesTab(Tab):
         if other:
             self._queries = None
         self.refresh_bindings()
+        for batch in self.app.screen.query("BatchList").results(VirtualTable):
+            batch.post_message(batch.Moved(batch))  # its text may be known now
         self.search_again(searched, other=elsewhere or session.refused is not None)
 
     def _refuse(self, session: Session) -> None:
@@ -158,10 +157,6 @@ class SequencesTab(Tab):
         was, error = self.has_class("refused"), session.refused
         self.set_class(error is not None, "refused")
         if error is not None:
-            from tokfmt.browser.widgets.frame import Refusal
-
-            if not self.query(Refusal):
-                self.mount(Refusal())
             self.query_one(Refusal).say(session, len(self.host.requests))
         if was != (error is not None) and self.host.entry.name == self.id:
             self.call_after_refresh(self.enter)
@@ -169,6 +164,8 @@ class SequencesTab(Tab):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return whether an action applies; none does if the rows cannot be read."""
         if action == "part" and not (self.is_mounted and self.strip.display):
+            return False
+        if action in ("hit", "odd") and (action == "odd") != self._seeks_odd:
             return False
         if action in ("read", "occurrences") and (action == "read") == (self.is_mounted and self.reader.has_focus):
             return False
@@ -252,14 +249,17 @@ class SequencesTab(Tab):
                 title += shares_words(parts, max(0, self.reader.size.width - len(title) - 4))
             self.query_one("#reading").border_title = title
 
-    @on(SequenceList.Opened)
-    def _opened(self) -> None:
-        self.action_read()
+    def on_mount(self) -> None:
+        self.list.leaving = self.reader.leaving = self.host.leave
 
     @on(SequenceList.Chosen)
-    def _chosen(self, message: SequenceList.Chosen) -> None:
-        if self.list.port is not None and self._behind is None:
-            self.reader.show(self.list.port, self.list.token_style, message.row)
+    def _chosen(self) -> None:
+        self.action_read()
+
+    @on(SequenceList.Moved)
+    def _pointed(self) -> None:
+        if self.list.port is not None and self.list.count and self._behind is None:
+            self.reader.show(self.list.port, self.list.token_style, self.list.row)
 
     @on(Reader.Moved)
     def _moved(self) -> None:
@@ -272,12 +272,6 @@ class SequencesTab(Tab):
             if has_parts(port):
                 self.strip.show(port, token_style, *where)
             self.loader.ask(lambda: facts_of(port, token_style, *where), self._detail)
-        if where in self._targets:
-            while self._targets[0] != where:
-                self._targets.popleft()
-        else:
-            self._moves += 1
-            self._targets.clear()
         self._mark()
 
     def _detail(self, facts: TokenFacts | Damage | None) -> None:
@@ -313,9 +307,11 @@ class SequencesTab(Tab):
         row = self.session.where[0] if view.name == self.session.shown else 0
         planned = planned_of(view) or self.query_one(PackingHead).planned
 
-        def go(spot: Spot, left: tuple[int, int, int]) -> None:
+        def go(target: tuple[SourceRequest | None, Spot], left: tuple[int, int, int]) -> None:
+            request, spot = target
             self.host.leave(inside=left)
-            self.host.go(spot, leaves=False)
+            number = None if request is None else self.host.number_of(request)
+            self.host.go(spot._replace(number=number), leaves=False)
 
         self.app.push_screen(BatchScreen(self.session, view, row, planned, go, inside))
 
@@ -337,9 +333,8 @@ class SequencesTab(Tab):
         self.toggle_class("zoomed")
         self.reader.focus()
 
-    @on(Divider.Dragged)
-    def _dragged(self, message: Divider.Dragged) -> None:
-        share = round(100 * message.column / max(1, self.size.width))
+    def _dragged(self, column: int) -> None:
+        share = round(100 * column / max(1, self.size.width))
         self.share = max(NARROWEST, min(WIDEST, share))
         self.list.styles.width = f"{self.share}%"
 
@@ -405,13 +400,11 @@ class SequencesTab(Tab):
 
     # the parts of a sample, and where they come from
 
-    @on(PackingStrip.Chosen)
-    def _part_chosen(self, message: PackingStrip.Chosen) -> None:
-        self.reader.go_to(message.unit)
-        if message.follow:
-            self._follow(message.unit)
+    def _part_chosen(self, unit: int, follow: bool) -> None:
+        self.reader.go_to(unit)
+        if follow:
+            self._follow(unit)
 
-    @on(PackingStrip.Loaded)
     def _parts_loaded(self) -> None:
         self.reader.color_by(self.strip.parts)
         self._title_row()
@@ -489,9 +482,7 @@ class SequencesTab(Tab):
         from tokfmt.browser.data.search import hint, meaning
         from tokfmt.browser.dialogs import Prompt
 
-        queries = self._queries
-        if queries is None:
-            queries = self._queries = Queries(self.session.path)
+        queries = self._queries = self._queries or Queries(self.session.path)
 
         def answered(answer: str) -> None:
             queries.add(answer)
@@ -663,7 +654,7 @@ class SequencesTab(Tab):
     def _turned(self, event: events.MouseEvent, lines: int) -> None:
         """Scroll the reader if the wheel is turned over what is around it."""
         if self.query_one("#reading").region.contains(*event.screen_offset):
-            self.reader.roll(lines)
+            self.reader.action_roll(lines)
 
     def _say(self) -> None:
         self.list.mark(self.search)
@@ -678,9 +669,9 @@ class SequencesTab(Tab):
 
     # moves to hits
 
-    def _arrive(self, found: Found, where: Where) -> None:
+    def _arrive(self, search: SearchJob, found: Found, where: Where) -> None:
         """Go to a hit, whose first unit is at a place."""
-        self._targets.append(where)
+        self._last = search, found, where
         bar = self.query_one(FindBar)
         bar.number, bar.wrapped = found.number, found.wrapped
         self._say()
@@ -691,7 +682,6 @@ class SequencesTab(Tab):
         if self.bound_for != origin or (not search.running and not search.results.hits):
             self.origin = None  # the cursor moved, or the search found nothing
             return
-        moves = self._moves
 
         def first() -> tuple[Found, Where] | None:
             if self.origin is None:  # the jump is done
@@ -701,7 +691,6 @@ class SequencesTab(Tab):
                 found = search.following((found.row, found.start), 1, self.filtered)
             if found is None or (found.wrapped and search.running and not search.results.round):
                 return None
-            self._last = moves, search, found
             return found, search.where(found)
 
         def then(jump: tuple[Found, Where] | None) -> None:
@@ -709,7 +698,7 @@ class SequencesTab(Tab):
                 self.origin = None
                 if search is not self.filtered:  # else the move to its list has kept the way back
                     self.host.leave()
-                self._arrive(*jump)
+                self._arrive(search, *jump)
 
         if search.results.hits:
             self._jumps.ask(first, then)
@@ -725,28 +714,46 @@ class SequencesTab(Tab):
         if search is None or not search.results.hits:
             self.notify("No hit yet." if search else "Search with / first. ] goes to the next row.", markup=False)
             return
-        where, moves, self.origin = self.where, self._moves, None
+        reader, self.origin = self.reader, None
 
         def stepped() -> tuple[Found, Where] | None:
-            last = self._last
-            if last is not None and last[:2] == (moves, search):
-                place = last[2].row, last[2].start
+            where, last = reader.bound_for, self._last
+            if last is not None and (last[0], last[2]) == (search, where):  # a token may have several hits
+                place = last[1].row, last[1].start
             else:
                 place = where[0], search.at(where, end=step > 0)
             found = search.following(place, step, self.filtered)
-            self._last = None if found is None else (moves, search, found)
             return None if found is None else (found, search.where(found))
 
         def then(jump: tuple[Found, Where] | None) -> None:
             if jump is None:
                 self.notify("No hit is in the listed rows. F removes the filter.")
             else:
-                if jump[1] == where and self.filtered is not None:
+                if jump[1] == self.bound_for and self.filtered is not None:
                     self.notify("No other hit is in the listed rows. F removes the filter.")
                 self.host.leave()
-                self._arrive(*jump)
+                self._arrive(search, *jump)
 
         self._jumps.ask(stepped, then)
+
+    @property
+    def _seeks_odd(self) -> bool:
+        """Return whether n and N go to rows that are trained otherwise: without a search, if the list marks them."""
+        searched = self.search is not None or self.filtered is not None
+        return self.is_mounted and not searched and any(column.name == ODD for column in self.list.others)
+
+    def action_odd(self, step: int) -> None:
+        """Go to the next row that is trained otherwise than most rows, or to the one before with step -1."""
+        port, token_style, reader = self.port, self.token_style, self.reader
+
+        def then(found: tuple[int, bool]) -> None:
+            row, is_odd = found
+            if not is_odd:
+                self.notify(f"No ▲ up to {self.session.view.singular} {row:,}.")
+            if is_odd or 0 < row < port.count - 1:  # more rows are read from there on
+                self.host.go(self.here((row, 0)))
+
+        self._jumps.ask(lambda: next_odd(port, token_style, reader.bound_for[0], step), then)
 
     # ends
 
@@ -797,12 +804,6 @@ class SequencesTab(Tab):
             if not other:
                 later()
 
-    # the way back
-
-    @on(Leaping)
-    def _leaping(self, message: Leaping) -> None:
-        self.host.leave(**({} if message.token is None else {"where": (self.reader.row, message.token)}))
-
     # copies, exports
 
     def action_copy(self) -> None:
@@ -832,9 +833,11 @@ class SequencesTab(Tab):
         self.host.copy(command, command)
 
     async def action_export(self) -> None:
-        from tokfmt.browser.export import Export
+        """Ask which rows to write, and to which file: as text if the reader shows text of documents, else as IDs."""
+        from tokfmt.browser.data.copies import Numbers, chosen_rows, exported, not_written
+        from tokfmt.browser.dialogs import Prompt
 
-        sets: dict[str, Numbers] = {}
+        session, view, sets = self.session, self.session.view, dict[str, Numbers]()
         if self.list.selected:
             sets["selected"] = self.list.selected_rows
         if self.list.order is not None:
@@ -843,17 +846,30 @@ class SequencesTab(Tab):
             sets["listed"] = self.filtered.results.rows()
         if self.search is not None and self.search.results.hits:
             sets["hits"] = self.search.results.rows()
-        if not self.session.port.whole:
-            self.notify(f"The {self.session.view.name} are still being counted.", severity="warning")
+        if not session.port.whole:
+            self.notify(f"The {view.name} are still being counted.", severity="warning")
             return
-        what = next(iter(sets), "all")
+        as_text = self.reader.mode is not Mode.IDS and self.token_style.decoder is not None
+        as_text = as_text and view.axis is not None and view.name == "documents" and not has_parts(session.port)
+        kind = "" if view.axis is None else " as text" if as_text else " as IDs"
 
-        def written(description: str | None) -> None:
-            if description is not None:
-                self.notify(description, title="Exported", markup=False)
+        def meant(words: str) -> str:
+            rows = chosen_rows(words, view.port.count, sets)
+            lost = not_written(session)
+            others = [name for name in sets if name != words.strip()]
+            named = " · ".join([f"{counted(len(rows), view.singular)}{kind}", *([lost] if lost else [])])
+            return f"{named}; or write all, first 20, 17, A:B{''.join(f', {name}' for name in others)}"
 
-        text = self.reader.mode is not Mode.IDS and self.token_style.decoder is not None
-        await self.app.push_screen(Export(self.session, what, sets, as_text=text), written)
+        async def chosen(words: str) -> None:
+            rows = chosen_rows(words, view.port.count, sets)
+            split = f"-{session.split}" if len(session.splits) > 1 else ""
+            await self.host.export(
+                f"{counted(len(rows), view.singular)}{kind}",
+                f"{Path(session.path.name).stem}{split}-{view.name}",
+                lambda path, job: exported(session, rows, path, as_text=as_text, overwrite=False, job=job),
+            )
+
+        await Prompt(f"Export which {view.name}?", chosen, "", next(iter(sets), "all"), meant).ask(self.screen)
 
     # columns and order
 
@@ -888,13 +904,8 @@ class SequencesTab(Tab):
     def action_order(self) -> None:
         self.order.turn()
 
-    @on(SequenceList.Selected)
-    def _selected(self) -> None:
-        self.retitle()
-
-    @on(SequenceList.Headed)
-    def _headed(self, message: SequenceList.Headed) -> None:
-        self.order.turn(message.name or "#")
+    def _sort(self, name: str) -> None:
+        self.order.turn(name or "#")
 
     def on_unmount(self) -> None:
         self._jumps.forget()

@@ -131,12 +131,15 @@ class StatisticsTab(Working):
 
     @on(Table.Chosen)
     async def _chosen(self, message: Table.Chosen) -> None:
-        lines = message.table.lines
+        table = message.table
+        if not isinstance(table, Table):
+            return
+        lines = table.lines
         if isinstance(lines, FactLines):
-            action = lines.facts[message.lines[0]].action
+            action = lines.facts[table.chosen[0]].action
             if action:
                 await self.run_action(action)
-        elif lines is not None and (words := lines.query(message.lines)):
+        elif lines is not None and (words := lines.query(table.chosen)):
             self.host.go(Spot(words=words))
 
     def action_place(self, tab: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len
@@ -13,7 +13,6 @@ from textual.binding import Binding
 from textual.containers import Horizontal
 from textual.content import Content
 from textual.dom import DOMNode
-from textual.message import Message
 from textual.screen import Screen
 from textual.style import Style
 from textual.widget import Widget
@@ -62,18 +61,6 @@ def transfer(session: Session) -> str:
     if account.waiting() > account.SLOW:
         return str(account.slow_words(None if session.path.is_local else session.path))
     return f"fetched {human_bytes(fetched.read)}, {counted(sum(fetched.requests.values()), 'request')}"
-
-
-class Link(Static):
-    """Words that run an action when they are clicked."""
-
-    def __init__(self, words: str, action: str, *, id: str, classes: str = "") -> None:  # noqa: A002 - Textual's word
-        super().__init__(words, id=id, classes=classes, markup=False)
-        self._action = action
-
-    async def on_click(self, event: events.Click) -> None:
-        event.stop()
-        await self.run_action(self._action)
 
 
 class Card(Static):
@@ -163,11 +150,7 @@ _ODD = "bold $text-warning"
 
 
 class TopBar(Horizontal):
-    """The line below the card: tabs, filter, splits, loading.
-
-    Args:
-        tabs: Name, title and key of each tab.
-    """
+    """The line below the card: tabs by name, title and key; filter, splits, loading."""
 
     def __init__(self, tabs: Sequence[tuple[str, str, str]]) -> None:
         super().__init__(id="topbar")
@@ -178,10 +161,15 @@ class TopBar(Horizontal):
 
     def compose(self) -> ComposeResult:
         for name, _, _ in self._tabs:
-            yield Link("", f"app.tab('{name}')", id=f"label-{name}", classes="tab")
-        yield Link("", "app.unfilter", id="filtered")
-        yield Link("", "app.split", id="split")
-        yield Static("", id="loading", markup=False)
+            yield Static(id=f"label-{name}", classes="tab", markup=False)
+        for name in ("filtered", "split", "loading"):
+            yield Static(id=name, markup=False)
+
+    async def on_click(self, event: events.Click) -> None:
+        kind, _, tab = (event.widget.id or "" if event.widget is not None else "").partition("-")
+        action = {"label": f"app.tab('{tab}')", "filtered": "app.unfilter", "split": "app.split"}.get(kind)
+        if action is not None:
+            await self.run_action(action)
 
     def choose(self, name: str) -> None:
         """Mark a tab as the current one."""
@@ -336,16 +324,11 @@ _QUIET = "$quiet"
 
 
 class FindBar(Static):
-    """The line below the list and the reader during a search: its words, progress and number of hits.
-
-    Attributes:
-        number: Number of the hit under the cursor, from 0; -1 for none.
-        wrapped: The move to this hit went around an end.
-    """
+    """The line below the list and the reader during a search: its words, progress and number of hits."""
 
     def __init__(self) -> None:
         super().__init__(id="findbar")
-        self.number, self.wrapped = -1, False
+        self.number, self.wrapped = -1, False  # of the hit under the cursor; the move to it went around an end
         self._search: SearchJob | None = None
         self._filter: SearchJob | None = None
         self.display = False
@@ -399,14 +382,11 @@ def filter_words(filtered: SearchJob) -> str:
 
 
 class Divider(Widget):
-    """A border that posts the column it is dragged to."""
+    """A border that is dragged to a column of the screen."""
 
-    class Dragged(Message):
-        """The border was dragged to a column of the screen."""
-
-        def __init__(self, column: int) -> None:
-            super().__init__()
-            self.column = column
+    def __init__(self, dragged: Callable[[int], object]) -> None:
+        super().__init__()
+        self._dragged = dragged
 
     def render(self) -> Content:
         return Content("")
@@ -424,7 +404,7 @@ class Divider(Widget):
     def on_mouse_move(self, event: events.MouseMove) -> None:
         if self.has_class("held"):
             event.stop()
-            self.post_message(self.Dragged(event.screen_x))
+            self._dragged(event.screen_x)
 
 
 class Refusal(Static, can_focus=True):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len
 from rich.segment import Segment
 from textual import events
 from textual.content import Content
-from textual.message import Message
 from textual.strip import Strip
 from textual.widgets import Static
 
@@ -28,12 +27,7 @@ _DIGITS = 4
 
 
 class HexView(VirtualTable):
-    """Show the bytes of a file, with a cursor and a mark.
-
-    Attributes:
-        leads: The byte under the cursor may hold a token.
-        held: What the byte under the cursor holds, in words.
-    """
+    """Show the bytes of a file, with a cursor and a mark."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = kinds(
         "offset", "gap", "zero", "print", "other", "token-0", "token-1", "marked", "byte", "byte-blurred", "damage"
@@ -41,20 +35,10 @@ class HexView(VirtualTable):
     has_line = False  # but the byte is
     BINDINGS = keys.HEX
 
-    class Chosen(Message):
-        """The user wants the token at a byte."""
-
-        def __init__(self, path: Place, offset: int) -> None:
-            super().__init__()
-            self.path, self.offset = path, offset
-
-    class Moved(Message):
-        """The cursor is on another byte."""
-
     def __init__(self) -> None:
         super().__init__(id="hex")
         self.bytes: Bytes | None = None
-        self.leads, self.held = True, ""
+        self.leads, self.held = True, ""  # the byte under the cursor may hold a token; what it holds, in words
         self._told: tuple[Place | None, int] = (None, -1)
         self.path: Place | None = None
         self.file_size, self.column = 0, 0
@@ -71,14 +55,7 @@ class HexView(VirtualTable):
         return min(self.cursor * BYTES_IN_ROW + self.column, max(0, self.file_size - 1))
 
     def show(self, content: Bytes, path: Place, offset: int, length: int) -> None:
-        """Show a file of a dataset, mark bytes, and put the cursor on the first of them.
-
-        Args:
-            content: The bytes of the dataset.
-            path: The file.
-            offset: Byte offset of the mark.
-            length: Number of bytes to mark.
-        """
+        """Show a file of a dataset, mark bytes, and put the cursor on the first of them."""
         self.loader.forget()
         if self.bytes is content and self.path == path and self.damage is None:
             self._go(offset, length)
@@ -142,7 +119,7 @@ class HexView(VirtualTable):
     def _title(self) -> None:
         if self._told != (self.path, self.at):
             self._told, self.held = (self.path, self.at), ""
-            self.post_message(self.Moved())
+            self.post_message(self.Moved(self))
         row = self.bytes.peek(self.path, self.at // BYTES_IN_ROW) if self.bytes and self.path else None
         data = b"" if row is None or isinstance(row, Damage) else row.data[self.at % BYTES_IN_ROW :]
         words = [self._named(self.path)] if self.path is not None else []
@@ -200,36 +177,19 @@ class HexView(VirtualTable):
     def action_bytes(self, count: int) -> None:
         self.goto(self.at + count)
 
-    def action_choose(self) -> None:
-        if self.path is not None and self.file_size:
-            self.post_message(self.Chosen(self.path, self.at))
-
 
 class FileBar(Static):
     """The parts of a file as a bar, with the place of the cursor and of findings; a click goes to a byte."""
 
-    class Chosen(Message):
-        """The user clicked a byte."""
-
-        def __init__(self, offset: int) -> None:
-            super().__init__()
-            self.offset = offset
-
-    def __init__(self) -> None:
+    def __init__(self, chosen: Callable[[int], object]) -> None:
         super().__init__(id="bar", markup=False)
+        self._chosen = chosen
         self._parts: Sequence[tuple[str, int]] = ()
         self._length, self._at = 0, 0
         self._marks: Mapping[int, tuple[str, str]] = {}
 
     def show(self, parts: Sequence[tuple[str, int]], size: int, at: int, marks: Mapping[int, tuple[str, str]]) -> None:
-        """Show a file.
-
-        Args:
-            parts: Title and first byte of each part, in the order of the bytes.
-            size: The bytes of the file.
-            at: The byte under the cursor.
-            marks: By byte offset, the sign of a finding and its style.
-        """
+        """Show a file by the title and the first byte of its parts, with the cursor, and signs of findings by byte."""
         shown = parts, size, at, marks
         if shown != (self._parts, self._length, self._at, self._marks):
             self._parts, self._length, self._at, self._marks = shown
@@ -286,7 +246,7 @@ class FileBar(Static):
         column = event.x - self.gutter.left - 2
         for span, within, _ in self._drawn() if self._length else ():
             if column in within:
-                self.post_message(self.Chosen(span.start + _scaled(column - within.start, len(within), len(span))))
+                self._chosen(span.start + _scaled(column - within.start, len(within), len(span)))
 
 
 def _scaled(at: int, size: int, other: int) -> int:

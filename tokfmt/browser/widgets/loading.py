@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from textual.message import Message
 from textual.scrollbar import ScrollDown, ScrollUp
 from textual.widget import Widget
 
@@ -17,6 +17,7 @@ class WithLoader(Widget):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.loader = Loader(self)
+        self.leaving: Callable[[], object] = lambda: None  # called before a key goes to an end, for the way back
 
     def on_unmount(self) -> None:
         self.loader.forget()
@@ -32,15 +33,3 @@ class WithLoader(Widget):
     def on_scroll_up(self, message: ScrollUp) -> None:
         message.prevent_default().stop()
         self.action_pages(-1)
-
-
-class Leaping(Message):
-    """A key goes to an end of a list or a row.
-
-    Attributes:
-        token: The token that the cursor leaves; None in a list.
-    """
-
-    def __init__(self, token: int | None = None) -> None:
-        super().__init__()
-        self.token = token

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from rich.cells import cell_len
-from textual.message import Message
 
 from tokfmt.browser import keys
 from tokfmt.browser.data.cells import Cells, fitted
@@ -31,21 +31,10 @@ class Parts(VirtualTable):
     filler = "value"
     BINDINGS = keys.PARTS
 
-    class Moved(Message):
-        """The cursor is on another line, or its line was loaded."""
-
-    class Opening(Message):
-        """The user opens a section."""
-
-        def __init__(self, section: int) -> None:
-            super().__init__()
-            self.section = section
-
-    class Followed(Message):
-        """The user follows the field or the finding under the cursor."""
-
-    def __init__(self) -> None:
+    def __init__(self, opened: Callable[[int], object]) -> None:
+        """Show no parts yet; `opened` gets the number of a section that the user opens."""
         super().__init__(id="parts")
+        self._opened = opened
         self.outline = Outline(())
         self.opening: set[int] = set()
         # cells of columns, of names by section; they grow with the fields, so that columns stay in place
@@ -88,9 +77,6 @@ class Parts(VirtualTable):
         """Redraw after sections were opened or closed; the cursor goes to `row`, or stays."""
         self.point_at(self.cursor if row is None else self.outline.line(row))
         self.moved()
-
-    def moved(self) -> None:
-        self.post_message(self.Moved())
 
     def fetch(self) -> None:
         outline = self.outline
@@ -158,7 +144,7 @@ class Parts(VirtualTable):
         if row is None:
             return
         if row.finding is not None or field is not None:
-            self.post_message(self.Followed())
+            super().action_choose()
         elif section is not None and row.field is None:
             self.action_close() if self.outline.is_open(row.section) else self.action_open()
 
@@ -166,7 +152,7 @@ class Parts(VirtualTable):
         row = self.row
         if row is not None and row.section != NOWHERE and not self.outline.is_open(row.section):
             self.opening.add(row.section)
-            self.post_message(self.Opening(row.section))
+            self._opened(row.section)
             self.refresh()
 
     def action_close(self) -> None:

@@ -39,7 +39,7 @@ from tokfmt.browser.data.layout import (
 from tokfmt.browser.data.rows import Damage, RowSource, fetched_span
 from tokfmt.browser.data.workers import said
 from tokfmt.browser.keys import pressed
-from tokfmt.browser.widgets.loading import Leaping, WithLoader
+from tokfmt.browser.widgets.loading import WithLoader
 from tokfmt.browser.widths import roomy
 from tokfmt.wording import printable
 
@@ -181,12 +181,7 @@ class Reader(WithLoader, can_focus=True):
     # moves
 
     def move(self, step: Step, *, around: int | None = 0) -> None:
-        """Do a move after those that wait for a chunk.
-
-        Args:
-            step: The move.
-            around: Lines around the cursor to show with it; None scrolls to no line.
-        """
+        """Do a move after those that wait for a chunk; show lines `around` the cursor, or scroll nowhere for None."""
         self._steps.append((step, around))
         self._step()
 
@@ -336,11 +331,8 @@ class Reader(WithLoader, can_focus=True):
         self.move(lambda scroll: scroll.by_lines(halves * max(1, self.size.height // 2)))
 
     def action_to(self, token: int) -> None:
-        self.post_message(Leaping(self.cursor))
+        self.leaving()
         self.move(lambda scroll: scroll.to(token if token >= 0 else scroll.roll.span.length - 1))
-
-    def action_roll(self, lines: int) -> None:
-        self.roll(lines)
 
     def action_line_end(self, step: int) -> None:
         self.move(lambda scroll: scroll.to_line_end(step))
@@ -355,32 +347,28 @@ class Reader(WithLoader, can_focus=True):
         """Put the cursor on a token."""
         self.move(lambda scroll: scroll.to(token), around=AROUND)
 
-    def roll(self, lines: int) -> None:
+    def action_roll(self, lines: int) -> None:
         """Scroll without moving the cursor."""
         self.move(lambda scroll: scroll.by_view(lines, self.size.height), around=None)
 
-    def drag(self, share: float) -> None:
-        """Scroll to a share of the row."""
+    def on_scroll_to(self, message: ScrollTo) -> None:
+        """Scroll to the share of the row where the thumb of the scrollbar is dragged to."""
+        message.prevent_default().stop()
+        bar = self.query_one(ScrollBar)
+        share = min(1.0, max(0.0, (message.y or 0) / max(1, bar.window_virtual_size - bar.window_size)))
 
         def step(scroll: ReaderPosition) -> None:
             scroll.top = scroll.find(round(share * (scroll.roll.span.length - 1)))
 
         self.move(step, around=None)
 
-    def on_scroll_to(self, message: ScrollTo) -> None:
-        """Scroll to the dragged thumb of the scrollbar."""
-        message.prevent_default().stop()
-        bar = self.query_one(ScrollBar)
-        if message.y is not None:
-            self.drag(min(1.0, max(0.0, message.y / max(1, bar.window_virtual_size - bar.window_size))))
-
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         event.stop()
-        self.roll(_TURN)
+        self.action_roll(_TURN)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         event.stop()
-        self.roll(-_TURN)
+        self.action_roll(-_TURN)
 
     def on_click(self, event: events.Click) -> None:
         if event.y < len(self.lines) and not self._dragging:
@@ -456,14 +444,7 @@ class TokenDetails(Static):
         self._unit = self._origin = self._found = ""
 
     def show(self, facts: TokenFacts | Damage | None, unit: str, origin: str = "", found: str = "") -> None:
-        """Show the facts about a token; nothing for None.
-
-        Args:
-            facts: The facts.
-            unit: "token" or "character".
-            origin: The document that it is from, and its position there, in words; "" without one.
-            found: The frequency of its ID in words; "" if it is not counted.
-        """
+        """Show the facts about a token or a character, its origin and its frequency in words; nothing for None."""
         taller = bool(origin) != bool(self._origin)
         self._facts, self._unit, self._origin, self._found = facts, unit, origin, found
         self.refresh(layout=taller)

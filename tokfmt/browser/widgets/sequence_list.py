@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import log1p
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -10,16 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.cells import cell_len, set_cell_size
 from textual.geometry import Region
-from textual.message import Message
 from textual.strip import Strip
 
 from tokfmt.browser import keys
-from tokfmt.browser.colors import TONES
 from tokfmt.browser.data.cells import Cells
 from tokfmt.browser.data.layout import HEAD, Kind, TokenStyle, words_of
 from tokfmt.browser.data.rows import Damage, RowSource, Span, Viewport
 from tokfmt.browser.widgets.strip import bar_of
-from tokfmt.browser.widgets.virtual_table import VirtualTable, kinds
+from tokfmt.browser.widgets.virtual_table import TONED, VirtualTable, kinds
 from tokfmt.browser.work import Loader
 from tokfmt.wording import bar, short
 
@@ -30,19 +28,12 @@ if TYPE_CHECKING:
 
 
 class Column(NamedTuple):
-    """A column of the list beside the numbers of rows.
+    """A column of the list beside the numbers of rows."""
 
-    Attributes:
-        name: Its heading; "" for the bars of lengths.
-        width: Its width in cells.
-        least: The cells that it leaves to the beginnings of rows; else it is left out.
-        of: The column of the format; None for one of every dataset.
-    """
-
-    name: str
-    width: int
-    least: int
-    of: RowColumn | None = None
+    name: str  # its heading; "" for the bars of lengths
+    width: int  # in cells
+    least: int  # the cells that it leaves to the beginnings of rows; else it is left out
+    of: RowColumn | None = None  # the column of the format; None for one of every dataset
 
 
 _LENGTH, _BAR = Column("length", 7, 12), Column("", 5, 20)
@@ -65,46 +56,19 @@ class SequenceList(VirtualTable):
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = kinds(
-        "number",
-        "dim",
-        "bar",
-        "other",
-        "words",
-        "mark",
-        "damage",
-        "hit",
-        "excerpt",
-        *(f"tone-{number}" for number in range(TONES)),
+        *("number", "dim", "bar", "other", "words", "mark", "damage", "hit", "excerpt"), *TONED
     )
     BINDINGS = keys.ROWS
     head = 1
     selects = True
     filler = "words"
-    above = frozenset({"excerpt", *(f"tone-{number}" for number in range(TONES))})
+    above = TONED | {"excerpt"}
     nothing = ("  nothing to list", "dim")
 
-    class Chosen(Message):
-        """The user chose a row."""
-
-        def __init__(self, row: int) -> None:
-            super().__init__()
-            self.row = row
-
-    class Opened(Message):
-        """A double click opens the row under the cursor."""
-
-    class Selected(Message):
-        """Other rows are selected."""
-
-    class Headed(Message):
-        """The user clicked the heading of a column."""
-
-        def __init__(self, name: str) -> None:
-            super().__init__()
-            self.name = name
-
-    def __init__(self) -> None:
+    def __init__(self, sort: Callable[[str], object], selected: Callable[[], object]) -> None:
+        """List no rows yet; `sort` gets the name of a heading that is clicked, `selected` is called for a selection."""
         super().__init__(id="list")
+        self._sort, self._selected = sort, selected
         self.others: Sequence[RowColumn] = ()
         self.order: Order | None = None
         # of other columns and of excerpts, so that the beginnings of rows do not wait for them
@@ -147,12 +111,7 @@ class SequenceList(VirtualTable):
         self.show_columns(())
 
     def restrict(self, rows: NDArray[np.int64] | None, order: Order | None = None) -> None:
-        """List only some rows, or all for None. The cursor stays on its row, or goes to the next one.
-
-        Args:
-            rows: The rows, ascending.
-            order: Some of these rows in another order, which is listed instead.
-        """
+        """List only some rows, or all for None, or some of them in an order. The cursor stays, or goes to the next."""
         row, self._rows, self.order = self.row, rows if order is None else order.rows, order
         self.loader.forget()
         self.point_at_row(row)
@@ -237,7 +196,7 @@ class SequenceList(VirtualTable):
 
     def selection_changed(self) -> None:
         self.refresh()
-        self.post_message(self.Selected())
+        self._selected()
 
     @property
     def selected_rows(self) -> NDArray[np.int64]:
@@ -248,19 +207,12 @@ class SequenceList(VirtualTable):
         listed = self.order.rows[np.isin(self.order.rows, rows)]
         return np.concatenate([listed, np.setdiff1d(rows, listed)])
 
-    def moved(self) -> None:
-        if self.count:
-            self.post_message(self.Chosen(self.row))
-
-    def action_choose(self) -> None:
-        self.post_message(self.Opened())
-
     def on_unmount(self) -> None:
         self.more.forget()
         self._around.forget()
 
     def sort(self, name: str) -> None:
-        self.post_message(self.Headed(name))
+        self._sort(name)
 
     # drawing
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import groupby
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
-from rich.segment import Segment
-from rich.style import Style
 from rich.text import Text
 from textual import events
-from textual.message import Message
-from textual.strip import Strip
+from textual.content import Content
+from textual.style import Style
+from textual.widgets import Static
 
-from tokfmt.browser.colors import SHADES, TONES, tone_of
+from tokfmt.browser.colors import SHADES, tone_of
 from tokfmt.browser.data.layout import TokenStyle
 from tokfmt.browser.data.parts import RowParts, parts_of
 from tokfmt.browser.data.rows import RowSource
@@ -22,6 +22,7 @@ from tokfmt.wording import printable, shortened
 
 _PADDING, _PROMPT = "·", "░"
 _LEAST = 12  # cells of the bar, before its facts are left out
+_QUIET = "$quiet"
 
 
 class Stretch(NamedTuple):
@@ -35,7 +36,7 @@ class Stretch(NamedTuple):
 
 def bar_of(parts: RowParts, width: int) -> list[Stretch]:
     """Return the bar of a row in a number of cells."""
-    units = [_unit(x, width, parts.length) for x in range(width)]
+    units = [(2 * x + 1) * parts.length // (2 * max(1, width)) for x in range(width)]  # in the middle of each cell
     owners = [(parts.at(unit), parts.is_prompt(unit)) for unit in units]
     if parts.parts and owners and owners[0][0] is None:  # a sample with a token shows it
         owners[0] = 0, parts.is_prompt(0)
@@ -52,28 +53,17 @@ def bar_of(parts: RowParts, width: int) -> list[Stretch]:
     return out
 
 
-class PackingStrip(WithLoader):
-    """Show the parts of the row in the reader; the part under the cursor is current."""
+class PackingStrip(WithLoader, Static):
+    """Show the parts of the row in the reader; the part under the cursor is current.
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        *(f"strip--{number}" for number in range(TONES)),
-        *(f"strip--{part}" for part in ("padding", "facts", "label", "odd", "current")),
-    }
+    `chosen` gets the first unit of a part that is clicked, and whether twice; `loaded` is called with other parts.
+    """
 
-    class Chosen(Message):
-        """The user chose a unit of the row, or wants to follow it to its document."""
-
-        def __init__(self, unit: int, *, follow: bool = False) -> None:
-            super().__init__()
-            self.unit, self.follow = unit, follow
-
-    class Loaded(Message):
-        """The parts of a row were found."""
-
-    def __init__(self) -> None:
-        super().__init__(id="strip")
+    def __init__(self, chosen: Callable[[int, bool], object], loaded: Callable[[], object]) -> None:
+        super().__init__(id="strip", markup=False)
         self.parts: RowParts | None = None
         self.unit = 0
+        self._chosen, self._found = chosen, loaded
         self._asked: tuple[RowSource, TokenStyle, int] | None = None
         self.display = False
 
@@ -94,11 +84,9 @@ class PackingStrip(WithLoader):
 
         def then(parts: RowParts | None) -> None:
             self.parts = parts
-            if (parts is not None) != self.display:
-                self.display = parts is not None
+            self.display = parts is not None
             self._fit()
-            self.refresh()
-            self.post_message(self.Loaded())
+            self._found()
 
         self.loader.ask(lambda: parts_of(port, token_style, row), then)
 
@@ -112,49 +100,25 @@ class PackingStrip(WithLoader):
         self._fit()
 
     def _fit(self) -> None:
-        if self.parts is not None and self.size.width:
-            self.styles.height = len(self._lines(self.parts))
-
-    # moves
-
-    def go(self, step: int) -> None:
-        """Put the cursor on the next part, or the one before with step -1."""
-        parts = self.parts
-        if parts is not None and parts.parts:
-            at = self.current
-            at = len(parts.parts) if at is None else at
-            self.choose(max(0, min(at + step, len(parts.parts) - 1)))
-
-    def choose(self, part: int) -> None:
-        """Put the cursor on the first unit of a part."""
-        if self.parts is not None:
-            self.post_message(self.Chosen(self.parts.parts[part].start))
+        """Take as many lines as there are, which depends on the width."""
+        self.styles.height = len(self._lines(self.parts)) if self.parts is not None else 1
+        self.refresh()
 
     def on_click(self, event: events.Click) -> None:
-        parts, at = self.parts, event.get_content_offset(self)
-        if parts is None or at is None:
-            return
-        if at.y:
-            named = at.y == 1 and not parts.is_alone
-            found = next((part for cells, part in self._labels(parts) if at.x in cells), None) if named else None
-        else:
-            wide = self._bar_width(parts)
-            found = parts.at(_unit(at.x, wide, parts.length)) if at.x < wide else None
-        if found is not None:
-            self.post_message(self.Chosen(parts.parts[found].start, follow=event.chain == 2))
+        part = event.style.meta.get("part")
+        if part is not None and self.parts is not None:
+            self._chosen(self.parts.parts[part].start, event.chain == 2)
 
     # drawing
+
+    def render(self) -> Content:
+        return Content("\n").join(self._lines(self.parts) if self.parts is not None else [])
 
     def _bar_width(self, parts: RowParts) -> int:
         facts = 1 + len(parts.words)
         return self.size.width - facts if self.size.width - facts >= _LEAST else self.size.width
 
-    def render_line(self, y: int) -> Strip:
-        parts, width = self.parts, self.size.width
-        lines = [] if parts is None else self._lines(parts)
-        return Strip(lines[y] if y < len(lines) else []).adjust_cell_length(width, self.rich_style)
-
-    def _lines(self, parts: RowParts) -> list[list[Segment]]:
+    def _lines(self, parts: RowParts) -> list[Content]:
         """Return the bar, the names of its parts or, without names, the facts if they have no room beside it, and
         how the loss mask differs from others, in two lines at most.
         """
@@ -163,24 +127,22 @@ class PackingStrip(WithLoader):
         if not parts.is_alone:
             found.append(self._names(parts))
         elif self._bar_width(parts) == width:
-            found.append([Segment(shortened(parts.words, width), self.get_component_rich_style("strip--facts"))])
+            found.append(Content.styled(shortened(parts.words, width), _QUIET))
         words = [line.plain.rstrip() for line in Text(f"▲ {parts.odd}").wrap(self.app.console, max(8, width))]
         words = [words[0], shortened(" ".join(words[1:]), width)] if len(words) > 2 else words
-        style = self.get_component_rich_style("strip--odd")
-        return found + [[Segment(text, style)] for text in words if parts.odd]
+        return found + [Content.styled(text, "bold $text-warning") for text in words if parts.odd]
 
-    def _bar(self, parts: RowParts) -> list[Segment]:
-        wide, current, out = self._bar_width(parts), self.current, list[Segment]()
+    def _bar(self, parts: RowParts) -> Content:
+        wide, current = self._bar_width(parts), self.current
+        out = list[Content]()
         for one in bar_of(parts, wide):
-            style = self.get_component_rich_style(f"strip--{'padding' if one.tone is None else one.tone}")
+            style = _QUIET if one.tone is None else f"$tone-{one.tone}"
             is_current = one.part is not None and one.part == current
-            out.append(Segment(one.text, style + Style(underline=True) if is_current else style))
-        if wide < self.size.width:
-            out.append(Segment(f" {parts.words}", self.get_component_rich_style("strip--facts")))
-        return out
+            out.append(_of_part(one.text, f"{style} underline" if is_current else style, one.part))
+        return Content("").join([*out, Content.styled(f" {parts.words}" if wide < self.size.width else "", _QUIET)])
 
-    def _labels(self, parts: RowParts) -> list[tuple[range, int]]:
-        """Return the cells of the label of each part that has room; the current one always has."""
+    def _names(self, parts: RowParts) -> Content:
+        """Return the label of each part that has room at its beginning; the current one always has."""
         wide, width, current = self._bar_width(parts), self.size.width, self.current
         wanted = [
             (k, one.start * wide // (parts.length or 1), cell_len(one.label)) for k, one in enumerate(parts.parts)
@@ -199,18 +161,15 @@ class PackingStrip(WithLoader):
             if k != current and at >= free and clear and taken.stop <= width:
                 found.append((taken, k))
                 free = taken.stop + 1
-        return sorted(found, key=lambda one: one[0].start)
-
-    def _names(self, parts: RowParts) -> list[Segment]:
-        out, at = list[Segment](), 0
-        for cells, part in self._labels(parts):
-            out.append(Segment(" " * (cells.start - at), self.rich_style))
-            style = self.get_component_rich_style(f"strip--{'current' if part == self.current else 'label'}")
-            out.append(Segment(set_cell_size(printable(parts.parts[part].label), len(cells)), style))
-            at = cells.stop
-        return out
+        out, at = list[Content](), 0
+        for taken, k in sorted(found, key=lambda one: one[0].start):
+            style = "bold $line-ink on $line" if k == current else _QUIET
+            label = set_cell_size(printable(parts.parts[k].label), len(taken))
+            out += [Content(" " * (taken.start - at)), _of_part(label, style, k)]
+            at = taken.stop
+        return Content("").join(out)
 
 
-def _unit(cell: int, width: int, length: int) -> int:
-    """Return the unit in the middle of a cell of the bar."""
-    return (2 * cell + 1) * length // (2 * max(1, width))
+def _of_part(text: str, style: str, part: int | None) -> Content:
+    """Return words that lead to a part when they are clicked."""
+    return Content.styled(text, style).stylize(Style.from_meta({"part": part}))

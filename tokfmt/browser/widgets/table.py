@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import ClassVar
 
 from rich.cells import cell_len
-from textual.message import Message
 
 from tokfmt.browser import keys
 from tokfmt.browser.data.cells import Cells, Lines
@@ -17,24 +16,13 @@ MOST_CHOSEN = 1000
 
 
 class Table(VirtualTable):
-    """The lines of a model; space selects lines, and Enter opens them.
-
-    Attributes:
-        lines: The lines; None for none.
-    """
+    """The lines of a model; space selects lines, and Enter opens them."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = kinds("name", "count", "bar", "text", "value", "leads", "odd", "good")
     BINDINGS = keys.TABLE
     selects = drags = marks_selected = True
     blurs = False
     filler = "text"
-
-    class Chosen(Message):
-        """The user opens lines."""
-
-        def __init__(self, table: Table, lines: list[int]) -> None:
-            super().__init__()
-            self.table, self.lines = table, lines
 
     def __init__(self, id: str, title: str = "") -> None:  # noqa: A002 - Textual's word
         super().__init__(id=id, classes="table")
@@ -86,7 +74,7 @@ class Table(VirtualTable):
         if len(chosen) > MOST_CHOSEN:
             self.notify(f"At most {MOST_CHOSEN:,} lines can be listed together.", severity="warning")
         elif chosen:
-            self.post_message(self.Chosen(self, chosen))
+            super().action_choose()
 
     def records(self) -> Iterator[Mapping[str, object]]:
         """Return the selected lines for an export; all of them if none is selected."""

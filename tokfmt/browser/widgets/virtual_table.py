@@ -10,14 +10,20 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from textual import events
 from textual.geometry import Size
+from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from tokfmt.browser import keys
+from tokfmt.browser.colors import TONES
 from tokfmt.browser.data.cells import Cells
-from tokfmt.browser.widgets.loading import Leaping, WithLoader
+from tokfmt.browser.widgets.loading import WithLoader
 
 _MOST_SELECTED = 1 << 16  # lines in one range
+
+
+TONED = frozenset(f"tone-{number}" for number in range(TONES))
+"""The kinds of cells in the colors of sources."""
 
 
 def kinds(*names: str) -> set[str]:
@@ -32,32 +38,38 @@ def _classes(kind: str) -> list[str]:
 
 
 class VirtualTable(WithLoader, ScrollView, can_focus=True):
-    """Lines of cells with a cursor. A subclass states their number and the cells of each, from loaded data only.
-
-    Attributes:
-        head: Number of lines of headings.
-        selects: Lines can be selected; without, Space turns the page.
-        drags: A drag selects a range of lines.
-        has_line: The line of the cursor is marked.
-        blurs: The line of the cursor is marked without the focus, too.
-        marks_selected: Selected lines look like that of the cursor.
-        filler: The kind of the cells beyond the last one of a line.
-        above: Kinds that are seen on the line of the cursor, too.
-        nothing: What is shown in place of lines, and its kind.
-    """
+    """Lines of cells with a cursor. A subclass states their number and the cells of each, from loaded data only."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = kinds("head", "none", "cursor", "cursor-blurred")
     BINDINGS = keys.LINES
 
     cursor = 0
-    selects = drags = marks_selected = False
-    head = 0
-    has_line = blurs = True
-    filler = ""
-    above: frozenset[str] = frozenset()
-    nothing = ("", "none")
+    selects = False  # lines can be selected; without, Space turns the page
+    drags = False  # a drag selects a range of lines
+    marks_selected = False  # selected lines look like that of the cursor
+    head = 0  # lines of headings
+    has_line = True  # the line of the cursor is marked
+    blurs = True  # without the focus, too
+    filler = ""  # the kind of the cells beyond the last one of a line
+    above: frozenset[str] = frozenset()  # kinds that are seen on the line of the cursor, too
+    nothing = ("", "none")  # what is shown in place of lines, and its kind
     _pressed: int | None = None  # the line below a pressed button
     _dragged = False
+
+    class Moved(Message):
+        """The cursor is on another line, or more is known of its line."""
+
+        def __init__(self, table: VirtualTable) -> None:
+            super().__init__()
+            self.table = table
+
+        @property
+        def control(self) -> VirtualTable:
+            """Return the table, by which handlers select messages."""
+            return self.table
+
+    class Chosen(Moved):
+        """The user opens the line under the cursor, or the selected ones."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -72,10 +84,7 @@ class VirtualTable(WithLoader, ScrollView, can_focus=True):
         return 0
 
     def headings(self) -> Sequence[tuple[str, str]]:
-        """Return the name of each column and the text of its heading, as wide as the column; () without headings.
-
-        A name is "" for a column without an order.
-        """
+        """Return the name of each column, "" for one without an order, and the text of its heading, as wide as it."""
         return ()
 
     def cells(self, line: int, width: int) -> Cells:  # noqa: ARG002 - subclasses state them
@@ -87,17 +96,14 @@ class VirtualTable(WithLoader, ScrollView, can_focus=True):
 
     def moved(self) -> None:
         """Handle a move of the cursor to another line."""
+        self.post_message(self.Moved(self))
 
     def action_choose(self) -> None:
         """Open the line under the cursor."""
+        self.post_message(self.Chosen(self))
 
     def clicked(self, column: int, times: int) -> None:  # noqa: ARG002 - anywhere on the line
-        """Handle a click on the line under the cursor: a double click opens it.
-
-        Args:
-            column: Column of the click.
-            times: 1 for a single click, 2 for a double click.
-        """
+        """Handle a click on the line under the cursor: a double click, of two `times`, opens it."""
         if times > 1:
             self.action_choose()
 
@@ -200,7 +206,7 @@ class VirtualTable(WithLoader, ScrollView, can_focus=True):
         self.scroll_to(y=top, animate=False, force=True)
 
     def action_to(self, line: int) -> None:
-        self.post_message(Leaping())
+        self.leaving()
         self.choose(line if line >= 0 else self.count - 1)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
