@@ -26,6 +26,7 @@ DESTINATIONS = {
     "convert --rejects": ["convert", "mix.toml", "out.pbin", "--rejects", "{}rejects.jsonl"],
     "check --fix": ["check", MERGED, "--fix", "{}out.pbin"],
     "stats --html": ["stats", PACK, "--html", "{}page.html"],
+    "stats --plot": ["stats", PACK, "--plot", "{}plot.svg"],
     "overlap --list": ["overlap", PACK, "--with", PACK, "--by", "tokens", "--list", "{}list.jsonl"],
     "index -o": ["index", "text.jsonl", "-o", "{}text.idx"],
     "browse --screenshot": ["browse", PACK, "--screenshot", "{}screen.svg"],

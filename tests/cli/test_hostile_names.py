@@ -30,6 +30,7 @@ COMMANDS = {
     "stats": ["stats", "{}.pbin"],
     "stats of several": ["stats", "{}.pbin", "other.pbin"],
     "stats --html": ["stats", "{}.pbin", "--html", "page.html"],
+    "stats --plot": ["stats", "{}.pbin", "--plot", "plot.svg"],
     "stats --expect": ["stats", "{}.pbin", "--expect", "tokens > 1e9"],
     "stats json": ["stats", "{}.pbin", "--json"],
     "check": ["check", "--deep", "{}.bad.pbin", "{}.pbin"],

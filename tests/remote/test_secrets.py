@@ -23,7 +23,7 @@ PLANTED = {
 }  # fmt: skip
 COMMANDS = {
     "stats": ["stats", "{0}", "--json"],
-    "stats of many": ["stats", "{0}", "{1}", "--html", "{out}/page.html"],
+    "stats of many": ["stats", "{0}", "{1}", "--html", "{out}/page.html", "--plot", "{out}/plot.svg"],
     "show": ["show", "{0}", "5", "--ids"],
     "show raw": ["show", "{0}", "--raw", "--verbose"],
     "check": ["check", "{0}", "--deep", "--json"],
