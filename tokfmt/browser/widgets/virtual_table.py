@@ -211,6 +211,7 @@ class VirtualTable(WithLoader, ScrollView, can_focus=True):
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
+        self.vertical_scrollbar.position = new_value  # which is not shown yet while all lines of the list before fit
         self.fetch()
 
     def on_resize(self) -> None:
