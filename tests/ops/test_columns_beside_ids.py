@@ -250,7 +250,7 @@ def test_packed_rows_of_trl_are_packed_again_in_a_recipe(tmp_path):
     view = tokfmt.recipe([source], seq_len=4, pack="document", to_eos=EOS)
     ids, labels = ([sample[name].tolist() for sample in view] for name in ("input_ids", "labels"))
     assert ids == [[1, 2, 3, EOS], [4, 5, EOS, EOS], [6, 7, 8, EOS]]
-    assert labels == [[2, 3, EOS, -100], [5, EOS, -100, -100], [-100, 8, EOS, -100]]
+    assert labels == [[2, 3, -100, -100], [5, -100, -100, -100], [-100, 8, -100, -100]]  # no data trains what is added
 
 
 def rows_that_contradict():

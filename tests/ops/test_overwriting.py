@@ -250,7 +250,9 @@ def test_a_file_where_a_part_of_the_dataset_goes_is_not_replaced_unless_that_is_
     assert ((tmp_path / beside).read_bytes() == b"mine") == dry_run
 
 
-@pytest.mark.parametrize("words", [["stats", "--html=out.pbin"], ["browse", "--screenshot=out.svg"]])
+@pytest.mark.parametrize(
+    "words", [["stats", "--html=out.html"], ["stats", "--plot=out.svg"], ["browse", "--screenshot=out.svg"]]
+)
 def test_pages_and_pictures_replace_their_like_only(tmp_path, words):
     """A file name that a hook passes may be `--html=...`."""
     out = tmp_path / words[1].partition("=")[2]
