@@ -262,11 +262,11 @@ def _about(session: Session) -> Iterator[Fact]:
 
 def rankings_of(found: Statistics | None, lists: Lists | None, session: Session) -> dict[str, Lines]:
     """Return the rankings of IDs by their name; {} without any."""
-    from tokfmt.commands.stats.lists import RankedIds
+    if found is None or lists is None:
+        return {}
+    from tokfmt.commands.stats.lists import RankedIds  # imported by the thread that counted
 
     style, ranked = session.token_style, dict[str, Lines]()
-    if found is None or lists is None:
-        return ranked
     if lists.ids is not None:
         tokens = found.tokens or 0
         ranked["frequent"] = TokenLines(lists.ids, tokens, style, "token")
