@@ -119,17 +119,27 @@ def before_gap(stored: TokenReader) -> tuple[TokenReader, tuple[Damage, ...]]:
     info = stored.info
     if info.separators.alone or info.layout is not Layout.DOCUMENTS:
         return stored, ()
-    ends, numbers = np.empty(0, np.int64), np.empty(0, np.int64)
+    usual, full, first, behind, others = -1, 0, -1, 0, 0  # documents with tokens; from `first` on; with another end
     for a, b in windows(0, info.sequences):
         bounds = stored.offsets(a, b)
-        full = np.flatnonzero(bounds[1:] > bounds[:-1])
-        ends, numbers = np.append(ends, stored.at(bounds[1:][full] - 1)), np.append(numbers, a + full)
-    others = np.flatnonzero(ends != ends[0]) if len(ends) else numbers
-    if not len(others) or others[0] < _FEWEST or 2 * len(others) <= len(ends) - others[0]:
+        numbers = np.flatnonzero(bounds[1:] > bounds[:-1])
+        ends = stored.at(bounds[1:][numbers] - 1)
+        usual = int(ends[0]) if not full and len(ends) else usual
+        differ = ends != usual
+        others += int(np.count_nonzero(differ))
+        if first >= 0:
+            behind += len(ends)
+        elif others:
+            at = int(np.argmax(differ))
+            if full + at < _FEWEST:
+                return stored, ()
+            first, behind = a + int(numbers[at]), len(ends) - at
+        full += len(ends)
+    if first < 0 or 2 * others <= behind:
         return stored, ()
-    complete = Slice(stored, 0, first := int(numbers[others[0]]))
-    what = f"documents from {first:,} on do not end with {ends[0]}, as all before: bytes are missing in front of them"
-    return complete, (Damage(what, info.sequences - first, info.tokens - complete.info.tokens, at_end=True),)
+    complete = Slice(stored, 0, first)
+    reason = f"documents from {first:,} on do not end with {usual}, as all before: bytes are missing in front of them"
+    return complete, (Damage(reason, info.sequences - first, info.tokens - complete.info.tokens, at_end=True),)
 
 
 def _chosen(stored: TokenReader, good: NDArray[np.bool_]) -> TokenReader:
@@ -196,8 +206,8 @@ def closed(stored: TokenReader, split: TokenReader, eos_id: int) -> tuple[TokenR
         return split, None
     complete = Slice(split, first, max(first, last))
     lost = info.tokens - complete.info.tokens
-    what = f"no separator {eos_id} closes the last sequence, which may be cut"
-    return complete, Damage(what, None, lost, at_end=not first)
+    reason = f"no separator {eos_id} closes the last sequence, which may be cut"
+    return complete, Damage(reason, None, lost, at_end=not first)
 
 
 def partial_of(
@@ -219,7 +229,7 @@ def partial_of(
     saved = (reader.info.sequences, reader.info.tokens)
     sequences = _lost(saved[0], [one.sequences for one in damage], counts.get("sequences"))
     tokens = _lost(saved[1], [one.tokens for one in damage], counts.get("tokens"))
-    where = {one.at_end for one in damage if one.sequences != 0} - {None}
+    where = {part.at_end for part in damage if part.sequences != 0} - {None}
     is_tail = where == {True} and not others and not path.is_dir()
     between = (saved[0], saved[0] + sequences - 1) if is_tail and sequences else None
     return Partial(named, *saved, sequences, tokens, between, unused, reasons)
