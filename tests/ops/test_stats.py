@@ -741,3 +741,13 @@ def test_expectations_of_a_baseline(tmp_path):
     assert code(many, "--baseline", two, "--expect", "total.tokens >= baseline") == 1
     assert code(many, "--baseline", two, *at_least) == 1  # of another number of datasets
     assert code(many, *at_least) == 2
+
+
+@pytest.mark.parametrize(
+    "text", ["tokens >= 1.2.3% of baseline", "dtype == 99% of baseline", "tokens >= % of baseline"]
+)
+def test_a_share_of_a_baseline_is_a_number(tmp_path, text):
+    old = tmp_path / "old.json"
+    old.write_text(tokfmt_stats(PACK, "--json")[1])
+    code, _, err = tokfmt_stats(PACK, "--baseline", old, "--expect", text)
+    assert (code, len(err.splitlines())) == (2, 1)

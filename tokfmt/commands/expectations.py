@@ -30,7 +30,7 @@ _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
 }
-_OF_BASELINE = re.compile(r"(?:([\d.]+)\s*%\s+of\s+)?baseline")
+_OF_BASELINE = re.compile(r"(?:(\d+(?:\.\d+)?)\s*%\s+of\s+)?baseline")
 _WORDS: Mapping[str, Scalar] = {"true": True, "false": False, "null": None, "none": None}
 
 
@@ -92,6 +92,8 @@ def expectation(text: str, kinds: Mapping[str, type], command: str, *, has_basel
     if share := _OF_BASELINE.fullmatch(value):
         if not has_baseline:
             raise OptionError(f"--expect {text!r} compares with a baseline, and none is given", name=text)
+        if share[1] and kinds[key] not in (int, float):
+            raise OptionError(f"--expect {text!r}: a share is of a number. Write {name} {sign} baseline", name=text)
         return Expectation(key, sign, float(share[1] or 100) / 100, " ".join(text.split()), is_of_baseline=True)
     parsed, problem = _value(value, kinds[key], of_bytes="bytes" in key.split("."))
     if not problem and sign not in ("==", "!=") and (isinstance(parsed, (str, bool)) or parsed is None):
