@@ -35,7 +35,7 @@ from tokfmt.commands.convert.request import (
     SplitCounts,
 )
 from tokfmt.commands.convert.resume import Facts, digest_of, finished, finished_in_stores
-from tokfmt.commands.guards import free_bytes, need_room, replaced
+from tokfmt.commands.guards import existing, free_bytes, need_room, replaced
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.tokenizer_ids import TokenizerIds
 from tokfmt.errors import Loss
@@ -319,16 +319,20 @@ def dry_run(
     return replace(result, dry_run=True, verified=False, replaces=goes, plan=plan)
 
 
-def _lacking_space(found: Estimate, destination: Path) -> Iterator[str]:
+def _lacking_space(taken: Estimate, destination: Path) -> Iterator[str]:
     """Yield a note if the destination and scratch, which are on disk at once, do not fit."""
-    scratch = Path(tempfile.gettempdir())
-    needed, free = found["size_bytes"], free_bytes(destination)
-    is_one_disk = free_bytes(scratch) == free
-    places = [(needed + found["scratch_bytes"] * is_one_disk, free, destination.absolute().parent)]
-    places += [] if is_one_disk else [(found["scratch_bytes"], free_bytes(scratch), scratch)]
-    for size, room, at in places:
+    needed = dict[int, tuple[Path, int]]()
+    for place, size in (
+        (existing(destination), taken["size_bytes"]),
+        (existing(Path(tempfile.gettempdir())), taken["scratch_bytes"]),
+    ):
+        disk = place.stat().st_dev
+        first, before = needed.get(disk, (place, 0))
+        needed[disk] = first, before + size
+    for place, size in needed.values():
+        room = free_bytes(place)
         if room is not None and size > room:
-            yield f"needs about {human_bytes(size)} at once in {printable(at)}, and {human_bytes(room)} are free"
+            yield f"needs about {human_bytes(size)} at once in {printable(place)}, and {human_bytes(room)} are free"
 
 
 def read_from_stores() -> int:
