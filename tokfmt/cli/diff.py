@@ -112,7 +112,7 @@ def _print_report(report: Any) -> None:
         click.echo(f"too many {_noun(report)}s are equal to find the best pairs; fewer may have moved")
     for number, excerpt in enumerate(report.excerpts):
         _print_excerpt(report, excerpt, "then" if number else "first:")
-    for run in _runs([one for one in report.differences[1:] if one.kind != "changed"]):
+    for run in _runs([difference for difference in report.differences[1:] if difference.kind != "changed"]):
         click.echo(
             f"then {_sentence(_noun(report), run[0]) if len(run) == 1 else _sentences(_noun(report), run[0], run[-1])}"
         )

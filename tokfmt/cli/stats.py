@@ -216,8 +216,8 @@ def _places(report: StatsReport, request: StatsRequest) -> dict[str, Place]:
     """Return where each dataset of a report is, which omits what is secret."""
     from tokfmt.files.place import place_of
 
-    given = {str(place): place for place in map(place_of, request.source.paths)}
-    return {dataset.path: given.get(dataset.path, place_of(dataset.path)) for dataset in report.datasets}
+    by_name = {str(place): place for place in map(place_of, request.source.paths)}
+    return {dataset.path: by_name.get(dataset.path, place_of(dataset.path)) for dataset in report.datasets}
 
 
 def _publish(report: StatsReport, places: Mapping[str, Place], place: Publisher, text: str) -> None:

@@ -171,7 +171,7 @@ def fleet(
     request, handle, watched = asked.accepting(READS["info"]), tokenizer_of(tokenizer), progress or Progress()
     with Listing() as listing:
         found, others = _found(asked, listing)
-        unidentified = [_failed(one.path, one.error) for one in others if one.error is not None]
+        unidentified = [_failed(other.path, other.error) for other in others if other.error is not None]
         watched.phase("looking", len(found), "datasets")
 
         def look(one: tuple[Place, Format | TokfmtError | None]) -> Overview | FailedDataset:

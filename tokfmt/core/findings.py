@@ -79,8 +79,8 @@ class Problem(NamedTuple):
 
     def finding(self) -> Finding:
         """Return the problem as a finding."""
-        found = Finding.of(self.code, self.error, self.severity, self.more)
-        return replace(found, offset=self.end) if found.offset is None else found
+        finding = Finding.of(self.code, self.error, self.severity, self.more)
+        return replace(finding, offset=self.end) if finding.offset is None else finding
 
 
 def fatal(

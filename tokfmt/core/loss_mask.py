@@ -99,9 +99,9 @@ def separated(marks: Marks, plain: Flags) -> Marks:
 
 def unended(marks: Marks, start: int, bounds: Offsets) -> Marks:
     """Return marks from position `start` on, of sequences with offsets `bounds`, none of which has a separator."""
-    found, ends = marks.copy(), bounds[1:][np.diff(bounds) > 0] - 1 - start
-    found[ends[(ends >= 0) & (ends < len(marks))]] |= UNENDED
-    return found
+    ended, ends = marks.copy(), bounds[1:][np.diff(bounds) > 0] - 1 - start
+    ended[ends[(ends >= 0) & (ends < len(marks))]] |= UNENDED
+    return ended
 
 
 def beside_samples(reader: TokenReader, start: int, stop: int) -> Marks:

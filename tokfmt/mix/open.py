@@ -380,7 +380,7 @@ def _token_source(
         _refuse_borders(readers, parts, allow_loss)
     masked = _are_masked(readers, parts, allow_loss, stored=stored)
     if masked and not stored:  # the marks of contents state that separators which are added do not count
-        readers = [one if one.marks_ends else ContentReader(dataset_of(one)) for one in readers]
+        readers = [reader if reader.marks_ends else ContentReader(dataset_of(reader)) for reader in readers]
     separators = sorted({part.separator.eos_id for part in parts if part.separator.eos_id is not None})
     if len(separators) > 1 and file.to_eos is None and file.separates:
         listed = ", ".join(map(str, separators))

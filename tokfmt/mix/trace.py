@@ -91,7 +91,7 @@ def stored_sequence(traced_span: Traced) -> StoredSequence:
     located = source.reader.locate(begin + min(span.start, length - 1))
     file = located.path if located is not None else source.paths[0]
     format_, places = registry.get(source.format), map(registry.of_prefix, source.paths)
-    named = (one for place in places for one in (place, format_.canonical(place)))  # a prefix, or an index
+    named = (name for place in places for name in (place, format_.canonical(place)))  # a prefix, or an index
     home = next((place for place in named if place in (file, *file.parents)), None)
     dataset, position = _dataset(source.reader, begin)
     return StoredSequence(home, file, dataset.sequence_at(position), begin, length, dataset.info.sequences)

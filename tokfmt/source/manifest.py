@@ -483,8 +483,8 @@ def shrunk(dataset: SourceFiles, manifest: Manifest) -> Damage | None:
     facts = "; ".join(
         f"expected {grouped(stated)} {quantity}, found {found:,}" for quantity, stated, found in differences
     )
-    what = f"{printable(dataset.path)}: its manifest {printable(manifest.path.name)} states more: {facts}"
-    return Damage(what, at_end=None)
+    reason = f"{printable(dataset.path)}: its manifest {printable(manifest.path.name)} states more: {facts}"
+    return Damage(reason, at_end=None)
 
 
 def describes(manifest: Manifest, format_: Format, path: Place) -> bool:

@@ -112,8 +112,10 @@ def open_datasets(
 
 def _repeated(datasets: Sequence[SourceFiles]) -> Iterator[str]:
     """Yield a note on files that several sources name, under whatever names."""
-    read = [{one.format.canonical(file.real()) for file in one.files or (one.path,)} for one in datasets]
-    again = [(file, count) for file, count in Counter(chain.from_iterable(read)).items() if count > 1]
+    of_each = [
+        {dataset.format.canonical(file.real()) for file in dataset.files or (dataset.path,)} for dataset in datasets
+    ]
+    again = [(file, count) for file, count in Counter(chain.from_iterable(of_each)).items() if count > 1]
     for file, count in again[:1]:
         more = f", and so are {len(again) - 1:,} more files" if len(again) > 1 else ""
         yield f"{printable(file.name)} is read {count:,} times{more}, because sources overlap"

@@ -26,8 +26,8 @@ class ZerosAtEnd(NamedTuple):
         """Return a sentence without the path of the dataset."""
         end, least = reader.info.tokens, "" if self.is_begin else "at least "
         sequences = f"sequences {reader.sequence_at(self.first):,} to {reader.sequence_at(end - 1):,}"
-        what = f"{least}its last {end - self.first:,} tokens are zeros ({sequences})"
-        return f"{what}: it was not written to its end, or not copied"
+        zeros = f"{least}its last {end - self.first:,} tokens are zeros ({sequences})"
+        return f"{zeros}: it was not written to its end, or not copied"
 
 
 def zeros_at_end(reader: TokenReader) -> ZerosAtEnd | None:

@@ -15,6 +15,7 @@ from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import TokenReader
 from tokfmt.files.place import Place
 from tokfmt.source.zeros import FEWEST, ZerosAtEnd, fewest_zeros, is_zero_usual, zeros_at_end
+from tokfmt.wording import counted
 
 _REMEDY = "Copy it again, or write it again"
 
@@ -56,8 +57,9 @@ class Zeros:
             count, first = sum(b - a for a, b in long), long[0][0]
             where, offset = _place(path, self.reader, first)
             sequences = f"sequence {self.reader.sequence_at(first):,}"
-            what = f"holds {count:,} zeros in {len(long):,} runs of {fewest:,} or more (first: {sequences})"
-            yield Finding("TF949", "warning", where, what, _REMEDY, offset)
+            runs_of = f"{counted(len(long), 'run')} of {fewest:,} or more"
+            problem = f"holds {count:,} zeros in {runs_of} (first: {sequences})"
+            yield Finding("TF949", "warning", where, problem, _REMEDY, offset)
 
 
 def tail_findings(path: Place, reader: TokenReader) -> Iterator[Finding]:

@@ -507,17 +507,18 @@ def _listed(alignment: Alignment, limit: int) -> list[Difference]:
 
 def _excerpts(both: OpenedPair, listed: Sequence[Difference], workers: Workers) -> dict[str, Any]:
     """Return the first difference, and the excerpts, of a report."""
-    some = [one for number, one in enumerate(listed) if not number or one.kind == "changed"]
-    excerpts = [_first(both, one, workers) for one in some]
+    changed = [difference for difference in listed[1:] if difference.kind == "changed"]
+    excerpts = [_first(both, difference, workers) for difference in (*listed[:1], *changed)]
     return {"first": excerpts[0] if excerpts else None, "excerpts": excerpts}
 
 
 def _advised(both: OpenedPair, report: DiffReport) -> DiffReport:
     """Return a report of IDs with a note if no sequence of two datasets is alike, and their tokenizers may differ."""
     unlike = report.counts.get("changed", 0) + report.counts.get("only_in_a", 0)
-    made = [one for source in (both.source_a, both.source_b) for one in source.tokenizers]
+    tokenizers = [tokenizer for source in (both.source_a, both.source_b) for tokenizer in source.tokenizers]
     not_ids = any(source.reader.info.is_text for source in (both.source_a, both.source_b))
-    is_one = None not in made and len({one["digest"] for one in made if one is not None}) == 1
+    digests = {None if tokenizer is None else tokenizer["digest"] for tokenizer in tokenizers}
+    is_one = None not in digests and len(digests) == 1
     if report.unit == "bytes" or is_one or not_ids or not report.b.sequences or not 0 < report.a.sequences <= unlike:
         return report
     note = (

@@ -249,7 +249,7 @@ def _shares(text: str, sizes: Mapping[str, str]) -> tuple[Fraction, ...]:
         match = _SHARE.fullmatch(size)
         share = Fraction(0) if match is None else Fraction(match[1]) / (100 if match[3] else 1)
         if size != _REST and not 0 < share <= 1:
-            remedy, other = _EXAMPLE, next((one for one in sizes if one != name), None)
+            remedy, other = _EXAMPLE, next((split for split in sizes if split != name), None)
             if share > 1 and other is not None:
                 remedy = f"With a number of sequences, another split is the rest: {other}=rest,{name}={size}"
             problem = f"the share of {name} is no number above 0 and up to 1, and no percentage"

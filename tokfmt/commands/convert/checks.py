@@ -111,8 +111,7 @@ def _check_rejects(request: Request, path: Place, inputs: Inputs) -> None:
         raise OptionError(
             "--rejects lists what --without, a query of --select, or a recipe with text, filters or dedup, leaves out. "
             "Give --without EVAL or --select QUERY, or name such a recipe as SRC"
-            + ". --json and the manifest name what --allow-partial lost"
-            * request.source.allow_partial
+            f"{'. --json and the manifest name what --allow-partial lost' if request.source.allow_partial else ''}"
         )
     guard(path, (*request.source.paths, request.destination), inputs.files)
     if isinstance(path, Url):

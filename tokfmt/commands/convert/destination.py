@@ -249,9 +249,9 @@ def _missing_separator(inputs: Inputs, destination: Destination, error: Separato
         why = f"{destination.format.name} stores a separator beside sequences, and the tokenizer "
         why += f"{printable(tokenizer.name)} states no EOS"
         remedy = f"{name_separator(tokenizer, '--to-eos')}, or {error.ways}" if tokenizer.ends else error.ways
-    for one in inputs.files:
-        if one.path.is_dir() and len({one.format.canonical(file) for file in one.files}) > 1:
-            remedy += f". If its files have different separators, name them: '{printable(one.path)}/*'"
+    for dataset in inputs.files:
+        if dataset.path.is_dir() and len({dataset.format.canonical(file) for file in dataset.files}) > 1:
+            remedy += f". If its files have different separators, name them: '{printable(dataset.path)}/*'"
             break
     return why, remedy
 

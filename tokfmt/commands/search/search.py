@@ -271,10 +271,10 @@ def _by_density(
 ) -> Iterator[Hits]:
     _check_decoder(decoder, "b/t")
     for a, b in stretches(first, last, _FEW, backwards=search.backwards):
-        found = densities(reader, decoder, a, b, search.stopped)
+        ratios = densities(reader, decoder, a, b, search.stopped)
         if search.stopped():
             return
-        fits = (found >= query.low) & (found <= (np.inf if query.high is None else query.high))
+        fits = (ratios >= query.low) & (ratios <= (np.inf if query.high is None else query.high))
         yield from _complete(fits, a, reader.offsets(a, b), search)
         search.progress(b - a)
 
@@ -289,7 +289,7 @@ def densities(
         if stopped():
             break
         ids, numbers = np.unique(reader.tokens(start, stop), return_inverse=True)
-        sizes = np.array([len(one if isinstance(one, bytes) else one.encode()) for one in decoder.pieces(ids)])
+        sizes = np.array([len(piece if isinstance(piece, bytes) else piece.encode()) for piece in decoder.pieces(ids)])
         sums += np.diff(np.append(0, np.cumsum(sizes[numbers]))[np.clip(bounds, start, stop) - start])
     return np.where(lengths > 0, sums / np.maximum(lengths, 1), np.nan)
 
