@@ -259,20 +259,18 @@ def _bytes_of(place: Place) -> int:
     return os.lstat(place.text).st_size if place.is_local else place.status().size
 
 
-def existing(place: Path) -> Path:
-    """Return a path, or the directory above it that exists: both are on one file system."""
-    return next(
-        (parent for parent in (place.absolute(), *place.absolute().parents) if os.path.exists(parent)), Path("/")
-    )
+def disk_of(place: Path) -> os.statvfs_result | None:
+    """Return the state of the file system of a path, which need not exist; None if it is not reported."""
+    for parent in (place, *place.absolute().parents):
+        with contextlib.suppress(OSError):
+            space = os.statvfs(parent)
+            return space if space.f_blocks else None
+    return None
 
 
 def free_bytes(place: Path) -> int | None:
     """Return the free bytes on the file system of a path, which need not exist; None if they are not reported."""
-    try:
-        space = os.statvfs(existing(place))
-    except OSError:
-        return None
-    return space.f_bavail * space.f_frsize if space.f_blocks else None
+    return None if (space := disk_of(place)) is None else space.f_bavail * space.f_frsize
 
 
 def taken_bytes(place: Path) -> int:

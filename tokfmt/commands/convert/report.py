@@ -35,7 +35,7 @@ from tokfmt.commands.convert.request import (
     SplitCounts,
 )
 from tokfmt.commands.convert.resume import Facts, digest_of, finished, finished_in_stores
-from tokfmt.commands.guards import existing, free_bytes, need_room, replaced
+from tokfmt.commands.guards import disk_of, free_bytes, need_room, replaced
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.tokenizer_ids import TokenizerIds
 from tokfmt.errors import Loss
@@ -321,14 +321,12 @@ def dry_run(
 
 def _lacking_space(taken: Estimate, destination: Path) -> Iterator[str]:
     """Yield a note if the destination and scratch, which are on disk at once, do not fit."""
-    needed = dict[int, tuple[Path, int]]()
-    for place, size in (
-        (existing(destination), taken["size_bytes"]),
-        (existing(Path(tempfile.gettempdir())), taken["scratch_bytes"]),
-    ):
-        disk = place.stat().st_dev
-        first, before = needed.get(disk, (place, 0))
-        needed[disk] = first, before + size
+    needed = dict[tuple[int, int], tuple[Path, int]]()
+    home, scratch = destination.absolute().parent, Path(tempfile.gettempdir())
+    for place, size in ((home, taken["size_bytes"]), (scratch, taken["scratch_bytes"])):
+        if (disk := disk_of(place)) is not None:
+            first, before = needed.get((disk.f_fsid, disk.f_blocks), (place, 0))
+            needed[disk.f_fsid, disk.f_blocks] = first, before + size
     for place, size in needed.values():
         room = free_bytes(place)
         if room is not None and size > room:
