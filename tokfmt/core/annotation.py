@@ -321,7 +321,7 @@ def with_ends(file_layout: FileLayout) -> Sequence[Problem]:
     last = int(np.searchsorted(starts, _there(file_layout), side="right")) - 1
     path, end = str(extents[0].file.path), extents[0].begin + int(starts[last]) * extents[0].dtype.itemsize
     lost = f"sequences {last:,} to {len(starts) - 2:,} are" if last < len(starts) - 2 else f"sequence {last:,} is"
-    more = f"; {lost} not complete" if last < len(starts) - 1 else ""
+    more = f"; if its end is missing, {lost} not complete" if last < len(starts) - 1 else ""
     return [
         problem._replace(end=end, more=more) if problem.is_truncated and problem.error.path == path else problem
         for problem in file_layout.problems

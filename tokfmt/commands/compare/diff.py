@@ -521,9 +521,8 @@ def _advised(both: OpenedPair, report: DiffReport) -> DiffReport:
     is_one = None not in digests and len(digests) == 1
     if report.unit == "bytes" or is_one or not_ids or not report.b.sequences or not 0 < report.a.sequences <= unlike:
         return report
-    note = (
-        "nothing is alike. If A and B have IDs of two tokenizers, --from-tokenizer OLD --tokenizer NEW compares texts"
-    )
+    how = "--from-tokenizer OLD --tokenizer NEW compares texts"
+    note = f"no sequence is equal. If A and B have IDs of two tokenizers, {how}"
     return replace(report, a=replace(report.a, notes=(*report.a.notes, note)))
 
 
