@@ -33,7 +33,7 @@ def room(monkeypatch):
     """Pretend that a file system has so many bytes left."""
 
     def pretend(free):
-        found = SimpleNamespace(f_bavail=free, f_frsize=1, f_blocks=1 << 40)
+        found = SimpleNamespace(f_bavail=free, f_frsize=1, f_blocks=1 << 40, f_fsid=1)
         monkeypatch.setattr(os, "statvfs", lambda path: found)
 
     return pretend
